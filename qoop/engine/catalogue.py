@@ -84,7 +84,7 @@ class SparkCatalogue:
             found = cached_statistics(files) if files else _by_spark_once(frame)
             found = replace(_with_partitions(found, plan, paths), files=float(len(paths)))
             known = with_analysed(found, catalogue_statistics(plan))
-            if self._spark.conf.get(PRUNING) != "true":
+            if (self._spark.conf.get(PRUNING) or "").strip().lower() != "true":
                 known = replace(known, partitioned_by=frozenset())
             if self.syntax.case_sensitive:
                 known = _with_exact_names(known, frame.columns)

@@ -151,6 +151,8 @@ class ExecutorCheckpoints:
                     batches.localCheckpoint()
                 # One job that builds every partition; counting rows would need a second one with a shuffle.
                 batches.count()
+                stored = self._measured(view, rows, batches.id())
+                readable = _readable(self.session, rows.frame, stored, self.in_plan)
         except BaseException as problem:
             if known is None and not whole and output is not None and _was_cancelled(problem):
                 self._keep(view, output)
@@ -161,8 +163,7 @@ class ExecutorCheckpoints:
             with self._lock:
                 self._computing.pop(view, None)
         self._note(view, _Stored(rows, batches.id(), batches.getNumPartitions(), whole))
-        stored = self._measured(view, rows, batches.id())
-        if (readable := _readable(self.session, rows.frame, stored, self.in_plan)) is not rows.frame:
+        if readable is not rows.frame:
             self.views.define(view, readable)
         return stored
 

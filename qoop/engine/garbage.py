@@ -43,11 +43,11 @@ class Garbage:
 GARBAGE = Garbage()
 
 CLEANING_S = 1.2
-"""Seconds after which Py4J has told the JVM what Python no longer uses, or Spark has dropped what Java has found."""
+"""Seconds in which Py4J tells the JVM what Python has freed, and Spark drops what Java has found to be unused."""
 
 
-def free_memory(spark: SparkSession, wait: Callable[[float], object] = time.sleep) -> None:
-    """Have the driver free what ended queries have left; takes some seconds.
+def free_memory(spark: SparkSession, wait: Callable[[float], bool | None] = time.sleep) -> None:
+    """Have the driver free what ended queries have left; takes some seconds, or ends when `wait` returns True.
 
     Spark drops a broadcast only after a Java collection has found it unused, so only the next one frees its memory,
     which may be too late for the query that needs it.
@@ -56,5 +56,6 @@ def free_memory(spark: SparkSession, wait: Callable[[float], object] = time.slee
         gc.collect()
     system = java_class(spark._jvm, "java.lang.System")
     for _ in range(2):
-        wait(CLEANING_S)
+        if wait(CLEANING_S):
+            return
         system.gc()

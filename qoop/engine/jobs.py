@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from py4j.clientserver import ClientServer
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+
+from qoop.engine.connection import java_class
 
 POOL, DESCRIPTION = "spark.scheduler.pool", "spark.job.description"
 
@@ -22,21 +23,13 @@ def tagged(context: SparkContext, tag: str, description: str) -> Iterator[None]:
 
     They run in a fair-scheduler pool of their own, unless the user has set one for the thread that runs the query.
     """
-    is_own = isinstance(context._gateway, ClientServer)  # Each Python thread has one of the JVM, which ends with it.
-    chosen = context.getLocalProperty(POOL)
-    before = None if is_own else context.getLocalProperty(DESCRIPTION)
+    # The JVM's thread for this one ends with it, so nothing has to be taken back.
     with _own_pool() as pool:
         context.addJobTag(tag)
-        if not chosen:
+        if not context.getLocalProperty(POOL):
             context.setLocalProperty(POOL, pool)
         context.setLocalProperty(DESCRIPTION, description)
-        try:
-            yield
-        finally:
-            if not is_own:
-                context.removeJobTag(tag)
-                context.setLocalProperty(POOL, chosen)
-                context.setLocalProperty(DESCRIPTION, before)
+        yield
 
 
 @contextmanager
@@ -53,15 +46,19 @@ def tagged_beside(context: SparkContext, tag: str) -> Iterator[None]:
 def settings_for_tasks(session: SparkSession) -> Iterator[None]:
     """Within this context, tasks of jobs started by this thread know the settings of a session.
 
-    Some expressions ask for a setting when they are evaluated. Spark passes settings on to tasks if it runs the action
-    of a frame (SQLExecution.withSQLConfPropagated), but not if it computes an RDD.
+    Some expressions ask for a setting when they are evaluated. Spark passes settings on to all tasks of a frame's
+    action (SQLExecution.withSQLConfPropagated), but not of its RDD.
     """
+    jvm: Any = session._jvm
     context: Any = session.sparkContext._jsc.sc()
     before = context.getLocalProperties()
-    properties = before.clone()
-    properties.putAll(session._jsparkSession.sessionState().conf().settings())
-    context.setLocalProperties(properties)
+    properties, pool = before.clone(), before.getProperty(POOL)
+    settings = session._jsparkSession.sessionState().conf().getAllConfs()
+    properties.putAll(java_class(jvm, "scala.jdk.javaapi.CollectionConverters").asJava(settings))
+    if pool is not None:
+        properties.setProperty(POOL, pool)
     try:
+        context.setLocalProperties(properties)
         yield
     finally:
         context.setLocalProperties(before)

@@ -12,8 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.engine.persisted import define_view
 from qoop.engine.verification import has_exact_values
 
-MAX_WAIT_S = 30.0
-"""Seconds to wait for the views that a query reads; they are defined when the shuffles of their stages have run."""
+MAX_WAIT_S = 5.0
+"""Seconds to wait for the views that a query reads: they are defined after the shuffles of their stages.
+
+After longer shuffles the time of an analysis matters little.
+"""
 
 
 class StageViews:

@@ -85,6 +85,11 @@ def require_classic_session(spark: Any) -> None:
             "spark: is a Spark Connect session; qoop needs Spark's driver in this process, such as from "
             "SparkSession.builder.master(...)"
         )
+    if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
+        raise QoopError(
+            "PYSPARK_PIN_THREAD: is not true; qoop needs a thread of the JVM for each of Python's, as stages have tags "
+            "and settings of their own; unset it"
+        )
 
 
 def syntax_of(spark: SparkSession) -> Syntax:

@@ -278,6 +278,7 @@ class SparkEngine:
             # At once: whatever is lost from now on is reported after this, with all that was made from it.
             if isinstance(event, StageFinished) and view is not None:
                 self._partial.pop(view, None)
+                self._starved.discard(stage)
                 if self._versions_read(query) == versions:
                     self._views[view] = stage
                 else:
@@ -412,7 +413,7 @@ class SparkEngine:
     def _with_more_memory(self, event: StageFailed, tag: str) -> Event:
         """The end of a stage that found no memory left, after some was freed: it is retried once.
 
-        Called when the exception is gone, which holds what the stage itself has left.
+        Not called while the exception exists: it keeps the stage's objects alive.
         """
         with self._lock:
             is_first = event.stage not in self._starved

@@ -93,7 +93,7 @@ class Cardinalities:
 
     def scanned(self, index: int) -> float:
         """The fraction of a table's rows that is read."""
-        return 1.0
+        return self.prior.opened(index)
 
     def uncertainty(self, relations: RelationSet) -> float:
         """The standard deviation of the logarithm of a set's estimate; 0 once the set was counted."""
@@ -136,7 +136,7 @@ class PrunedCardinalities:
 
     def scanned(self, index: int) -> float:
         """The fraction of a table's rows that is read."""
-        return self.rows(1 << index) / self._all.rows(1 << index)
+        return self._all.scanned(index) * self.rows(1 << index) / self._all.rows(1 << index)
 
     def _least(self, index: int) -> float:
         """The fraction of a table in one partition, which is read whatever else the join leaves."""

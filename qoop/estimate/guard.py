@@ -37,7 +37,8 @@ class PastRun:
     `cold`: it was the first query of its application, in which executors and the JVM start up. `kept`: it was planned
     for this share, and then ran as written. `plan`: the signature of the plan that it began with, or that it gave up.
     `switched`: it was left for another one. `expected`: the seconds that it was expected to take; 0 if that is not
-    known. `early`: it was taken for short and not planned, among the first runs of its application, which are slow.
+    known. `early`: it was taken for short and not planned, as are often the first runs of an application, which are
+    slow.
     """
 
     planned: bool
@@ -131,7 +132,7 @@ class Guard:
         if usual > HOPELESS * max(planned):
             return None
         if all(run.early for run in alike if not run.planned):
-            return Verdict(f"{took}, as written {usual:.1f} s at first", limit)
+            return Verdict(f"{took}, as written {usual:.1f} s before they were made", limit)
         if _runs_since(alike, planned=False) < self.interval - 1:
             return None
         return Verdict(f"{took}, as written {usual:.1f} s long ago", limit)

@@ -55,6 +55,7 @@ class Prior:
         self._pairs = self._find_pairs()
         self._rows: dict[RelationSet, float] = {}
         self._widths: dict[RelationSet, float] = {}
+        self._opened: dict[int, float] = {}
         filters = [
             ErrorSource(1 << i, part.uncertainty) for i, part in enumerate(self._selectivities) if part.uncertainty > 0
         ]
@@ -83,6 +84,17 @@ class Prior:
         if known is None:
             known = 8.0 + sum(self._statistics(column).width for column in self.graph.outputs(relations))
             self._widths[relations] = known
+        return known
+
+    def opened(self, index: int) -> float:
+        """The fraction of a table in partitions that its own filters leave."""
+        known = self._opened.get(index)
+        if known is None:
+            table = self.tables[index]
+            filters = self.graph.relations[index].filters if table.partitioned_by else ()
+            of_partitions = [one for one in filters if {column.name for column in one.columns} <= table.partitioned_by]
+            known = filter_selectivity(of_partitions, table).fraction if of_partitions else 1.0
+            self._opened[index] = known
         return known
 
     @cached_property

@@ -10,6 +10,7 @@ from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value
 from qoop.plans.predicate import (
     AllOf,
     AnyOf,
+    Column,
     Compare,
     CompareColumns,
     Form,
@@ -171,7 +172,7 @@ def _guessed(form: Form, table: TableStatistics) -> float:
         case Not(part):
             return max(1.0 - _guessed(part, table), 0.05)
         case AllOf(parts):
-            return _product(_guessed(part, table) for part in parts)
+            return _all_of(parts, table)
         case AnyOf(parts):
             return 1.0 - _product(1.0 - _guessed(part, table) for part in parts)
         case Opaque():
@@ -182,12 +183,35 @@ def _guessed(form: Form, table: TableStatistics) -> float:
             return 0.3
 
 
+def _all_of(parts: Sequence[Form], table: TableStatistics) -> float:
+    """The product of the parts; a lower and an upper bound of a column leave what both do not exclude."""
+    ranges: dict[Column, list[float]] = {}
+    others = 1.0
+    for part in parts:
+        match part:
+            case Compare(column, "<" | "<=" | ">" | ">=", int() | float()):
+                ranges.setdefault(column, []).append(_guessed(part, table))
+            case _:
+                others *= _guessed(part, table)
+    for column, kept in ranges.items():
+        known = table.column(column.name)
+        bounded = len(kept) > 1 and known.low is not None and known.high is not None
+        others *= max(sum(kept) - (len(kept) - 1), 1.0 / known.distinct) if bounded else _product(kept)
+    return others
+
+
 def _of_range(column: ColumnStatistics, op: str, value: float) -> float:
     """The fraction of values below or above one, if they are spread evenly between the lowest and the highest."""
-    if column.low is None or column.high is None or op not in ("<", "<=", ">", ">="):
+    low, high = column.low, column.high
+    if low is None or high is None or op not in ("<", "<=", ">", ">="):
         return 0.3
-    below = (value - column.low + (op in ("<=", ">"))) / (column.high - column.low + 1.0)
-    return min(max(below if op in ("<", "<=") else 1.0 - below, 0.0), 1.0)
+    if low == high:
+        return (1.0 - column.nulls) * (_compared(low, op, value) is True)
+    # Of whole numbers the bound itself is one of the values.
+    step = 1.0 if all(float(one).is_integer() for one in (low, high, value)) else 0.0
+    span = high - low + step
+    below = (value - low + step * (op in ("<=", ">"))) / span
+    return (1.0 - column.nulls) * min(max(below if op in ("<", "<=") else 1.0 - below, 0.0), 1.0)
 
 
 def _product(factors: Iterable[float]) -> float:

@@ -25,8 +25,8 @@ class ColumnStatistics:
 class TableStatistics:
     """Rows, bytes as stored, columns, and a sample of rows to evaluate filters on (aligned values by column).
 
-    `partitioned_by`: the columns by which Spark can skip files; names are those of `columns`. `files`: their number, if
-    there are so many that opening them counts.
+    `partitioned_by`: the columns by which Spark can skip files; names are those of `columns`. `files`: their number;
+    0 if that is not known.
     """
 
     rows: float

@@ -302,6 +302,12 @@ def test_spark_connect_is_refused_with_a_sentence(call):
         call(connected, "SELECT 1")
 
 
+def test_without_threads_of_its_own_stages_would_lack_settings(spark, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PIN_THREAD", "false")
+    with pytest.raises(QoopError, match=r"PYSPARK_PIN_THREAD: is not true; .*; unset it"):
+        qoop.collect(spark, "SELECT 1")
+
+
 DATES = "from_json(s, 'd date', map('dateFormat', 'yyyy-MM-dd')).d"
 """Read by each task as spark.sql.legacy.timeParserPolicy says; otherwise NULL."""
 

@@ -12,7 +12,7 @@ from qoop.estimate.prior import Prior
 from qoop.estimate.selectivity import Selectivity
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.plans.graph import JoinGraph, Relation
-from qoop.plans.predicate import Column, Predicate
+from qoop.plans.predicate import Column, Compare, Predicate
 from qoop.plans.trees import Leaf, joined
 from tests.property.query_world import TEXTS, planned
 
@@ -176,6 +176,25 @@ def test_no_partitions_are_skipped(other):
 def test_no_partitions_are_skipped_by_what_is_joined_with_other_tables_first():
     tree = joined(Leaf(SALES), joined(Leaf(ITEMS), Leaf(DAYS)))
     assert sold(tree).read_bytes == sold(tree, partitioned=False).read_bytes
+
+
+def test_a_filter_on_a_partition_column_leaves_few_files():
+    whole, one = (
+        TableStatistics(1e3, 1e4, {"day": ColumnStatistics(1e3), "k": ColumnStatistics(1e3)}, {}, by, files=1e3)
+        for by in (frozenset(), frozenset({"day"}))
+    )
+    day = Predicate("day = 3", frozenset({Column("sales", "day")}), Compare(Column("sales", "day"), "=", 3))
+    relation = Relation("sales", "sales", False, ("day",), (day,))
+    graph = JoinGraph((relation,), (), (), frozenset({Column("sales", "day")}))
+    found = [Cardinalities(Prior(graph, {"sales": table}), {}).scanned(0) for table in (whole, one)]
+    assert found == [1.0, pytest.approx(1e-3)]
+
+
+def test_many_files_are_opened_by_many_tasks():
+    many = TableStatistics(1e3, 1e4, {"day": ColumnStatistics(1e3)}, files=101.0)
+    assert (
+        sold(LATE, sales=many).work(MODEL).tasks >= sold(LATE, sales=replace(many, files=1.0)).work(MODEL).tasks + 100
+    )
 
 
 def test_files_cost_the_time_to_open_them_unless_they_are_skipped():

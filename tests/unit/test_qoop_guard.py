@@ -52,7 +52,9 @@ def test_an_early_run_as_written_decides_for_it_but_not_against_it():
     fast, slow, hopeless = (replace(written(seconds), early=True) for seconds in (5.0, 15.0, 30.0))
     plans = planned(12.0), planned(12.0)
     assert "planned again" in verdict(fast, *plans).reason
-    assert verdict(slow, *plans) == Verdict("planned runs took 12.0 and 12.0 s, as written 15.0 s at first", 1.1 * 12.0)
+    assert verdict(slow, *plans) == Verdict(
+        "planned runs took 12.0 and 12.0 s, as written 15.0 s before they were made", 1.1 * 12.0
+    )
     assert verdict(written(15.0), *plans) is None
     assert verdict(hopeless, *plans) is None
 

@@ -171,3 +171,22 @@ def test_filters_without_a_sample_do_not_spoil_those_with_one():
     assert both.fraction == pytest.approx(0.5 * 7 / 365)
     assert kept(Compare(day, "<", 1), known) < 1e-8 and kept(Compare(day, "<=", 365), known) == 1.0
     assert kept(Compare(day, ">", 364), known) == pytest.approx(1 / 365)
+
+
+def test_both_bounds_of_a_range_are_taken_together():
+    day = Column("t", "day")
+    known = TableStatistics(1e6, 1e7, {"day": ColumnStatistics(1801.0, low=0.0, high=1800.0)})
+    between = Compare(day, ">=", 900), Compare(day, "<=", 930)
+    assert kept(AllOf(between), known) == pytest.approx(31 / 1801)
+    assert filter_selectivity([Predicate("?", frozenset(), one) for one in between], known).fraction == pytest.approx(
+        31 / 1801
+    )
+    assert kept(AllOf((Compare(day, ">", 930), Compare(day, "<", 900))), known) == pytest.approx(1 / 1801)
+
+
+def test_ranges_of_fractions_and_of_nulls():
+    known = TableStatistics(1e6, 1e7, {"x": ColumnStatistics(1e5, nulls=0.5, low=0.0, high=0.1)})
+    assert kept(Compare(X, "<=", 0.01), known) == pytest.approx(0.05)
+    assert kept(Compare(X, ">", 0.01), known) == pytest.approx(0.45)
+    alone = TableStatistics(1e6, 1e7, {"x": ColumnStatistics(1.0, low=0.5, high=0.5)})
+    assert (kept(Compare(X, ">=", 0.5), alone), kept(Compare(X, ">", 0.7), alone)) == (1.0, 1e-9)
