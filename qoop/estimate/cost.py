@@ -234,10 +234,7 @@ def _scan(rows: Rows, model: CostModel, relation: RelationSet) -> tuple[float, f
     index = relation.bit_length() - 1
     table, columns = rows.base(index), rows.graph.relations[index].columns
     fraction = rows.scanned(index)
-    # Spark cuts a scan into tasks as if each file were longer by what opening it is worth.
-    size = (
-        table.rows * sum(table.column(name).width for name in columns) + max(table.files - 1.0, 0.0) * model.task_bytes
-    )
+    size = table.rows * sum(table.column(name).width for name in columns)
     seconds = table.rows * (model.scan_row + model.scan_value * len(columns)) + table.files * model.file_seconds
     return fraction * seconds, fraction * size
 

@@ -190,13 +190,6 @@ def test_a_filter_on_a_partition_column_leaves_few_files():
     assert found == [1.0, pytest.approx(1e-3)]
 
 
-def test_many_files_are_opened_by_many_tasks():
-    many = TableStatistics(1e3, 1e4, {"day": ColumnStatistics(1e3)}, files=101.0)
-    assert (
-        sold(LATE, sales=many).work(MODEL).tasks >= sold(LATE, sales=replace(many, files=1.0)).work(MODEL).tasks + 100
-    )
-
-
 def test_files_cost_the_time_to_open_them_unless_they_are_skipped():
     many = {"sales": TableStatistics(1e3, 1e4, {"day": ColumnStatistics(1e3)}, {}, frozenset({"day"}), files=1e3)}
     opened = sold(LATE, **many).core_seconds - sold(LATE, sales=replace(many["sales"], files=0.0)).core_seconds
