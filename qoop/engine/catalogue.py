@@ -1,6 +1,5 @@
 """Tables of the user's Spark session: their columns and statistics."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -41,9 +40,6 @@ LOCAL = "file:"
 
 PRUNING = "spark.sql.optimizer.dynamicPartitionPruning.enabled"
 
-SPARK_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-"""Types by their names in SQL, where these differ from those in schemas."""
-
 MAX_SAMPLED = 1000
 """The samples of how many tables are kept."""
 
@@ -82,7 +78,7 @@ class SparkCatalogue:
             paths = _paths(plan, self._spark)
             files = _plain_parquet(paths)
             found = cached_statistics(files) if files else _by_spark_once(frame)
-            found = replace(_with_partitions(found, plan, paths), files=float(len(paths)))
+            found = replace(_with_partitions(found, frame, plan, paths), files=float(len(paths)))
             known = with_analysed(found, catalogue_statistics(plan))
             if (self._spark.conf.get(PRUNING) or "").strip().lower() != "true":
                 known = replace(known, partitioned_by=frozenset())
@@ -125,10 +121,10 @@ def _paths(plan: Any, spark: SparkSession) -> list[str]:
         return []
 
 
-def _with_partitions(known: TableStatistics, plan: Any, paths: Sequence[str]) -> TableStatistics:
+def _with_partitions(known: TableStatistics, frame: DataFrame, plan: Any, paths: Sequence[str]) -> TableStatistics:
     """The statistics of a table with those of the columns that it is partitioned by."""
-    fields = json.loads(plan.relation().partitionSchema().json())["fields"] if paths else []
-    types = {field["name"].lower(): SPARK_NAMES.get(field["type"], str(field["type"])) for field in fields}
+    names = {str(name).lower() for name in plan.relation().partitionSchema().fieldNames()} if paths else set()
+    types = {name.lower(): kind for name, kind in frame.dtypes if name.lower() in names}
     if not types:
         return known
     # A sample is from the partitions of few files.
