@@ -8,12 +8,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import qoop
 from qoop.engine.failures import is_out_of_memory
@@ -52,24 +52,26 @@ class SparkEngine:
         self._session = session
 
     def run(self, sql: str) -> Answer:
-        started = time.perf_counter()
         try:
-            try:
-                frame, rows = self._collected(sql)
-            except (PySparkException, Py4JError) as wrong:
-                if not is_out_of_memory(wrong):
-                    raise
-                # Of queries before, in this session.
-                free_memory(self._session)
-                started = time.perf_counter()
-                frame, rows = self._collected(sql)
+            return self._answer(sql)
         except (PySparkException, Py4JError) as wrong:
             raise EngineError(f"spark: {_first_line(wrong)}") from wrong
-        return Answer(tuple(frame.columns), rows, time.perf_counter() - started)
 
-    def _collected(self, sql: str) -> tuple[DataFrame, list[tuple[Any, ...]]]:
+    def _answer(self, sql: str) -> Answer:
+        try:
+            return self._collected(sql)
+        except (PySparkException, Py4JError) as wrong:
+            if not is_out_of_memory(wrong):
+                raise
+        # Broadcasts of queries before still fill the driver of this session.
+        free_memory(self._session)
+        return self._collected(sql)
+
+    def _collected(self, sql: str) -> Answer:
+        started = time.perf_counter()
         frame = self._session.sql(sql)
-        return frame, [tuple(row) for row in frame.collect()]
+        rows = [tuple(row) for row in frame.collect()]
+        return Answer(tuple(frame.columns), rows, time.perf_counter() - started)
 
 
 @contextmanager

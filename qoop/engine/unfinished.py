@@ -4,6 +4,7 @@ Spark stores each partition as its task ends, and a cancelled job leaves those s
 others.
 """
 
+import re
 import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ REMOVAL_TIMEOUT_S = 1.0
 
 Versions = Mapping[str, int]
 """The version of each stored output that a stage reads, if it has several."""
+
+_COUNTED = re.compile(r"(\d+)=\((\d+),\d+\)")
+"""A partition with its rows and bytes, as a Java map of Spark's pairs is written."""
 
 UNCHANGED: Versions = MappingProxyType({})
 """No output has several versions."""
@@ -55,25 +59,29 @@ class Unfinished:
         Raises:
             py4j.protocol.Py4JError: this version of Spark does not tell.
         """
-        counted = self._counted_partitions()
-        return {int(partition) for partition in counted.keySet()} if counted is not None else set()
+        return set(self._counted_rows())
 
     def progress(self, least_rows: float) -> tuple[float, float] | None:
         """The rows that are stored, and the fraction of the partitions; None if there are fewer rows, or none can be
         counted in this version of Spark."""
         try:
-            rows = as_float(self.rows.builder.materializedRowCount())
-            counted = self._counted_partitions() if rows >= least_rows else None
-            return None if counted is None else (rows, int(counted.size()) / max(self.partitions, 1))
+            counted = self._counted_rows()
         except Py4JError:
             return None
+        rows = float(sum(counted.values()))
+        return (rows, len(counted) / max(self.partitions, 1)) if counted and rows >= least_rows else None
 
-    def _counted_partitions(self) -> Any:
-        """Spark's map of the partitions whose tasks succeeded; None if Spark has it no longer."""
+    def _counted_rows(self) -> dict[int, int]:
+        """The rows of each partition whose task succeeded; none if Spark counts them no longer.
+
+        Read from one text, as tasks that end between two calls would be counted in one of them.
+        """
         number = self.rows.builder.materializationAccumulatorId()
         jvm: Any = self.rows.query.sparkSession._jvm
         found = java_class(jvm, "org.apache.spark.util.AccumulatorContext").get(number)
-        return found.get().value() if found.isDefined() else None
+        if not found.isDefined():
+            return {}
+        return {int(partition): int(rows) for partition, rows in _COUNTED.findall(str(found.get().value()))}
 
     def remove_uncertain(self) -> None:
         """Remove the partitions whose tasks did not succeed: Spark would not know their sizes."""

@@ -22,6 +22,9 @@ from qoop.plans.predicate import (
     Predicate,
 )
 
+RANGE = 0.3
+"""The fraction of the rows that a comparison keeps if the values of the column are not known."""
+
 OPAQUE = 0.1
 """Assumed selectivity of a filter that only Spark can evaluate; subqueries and functions mostly select few rows."""
 
@@ -180,7 +183,7 @@ def _guessed(form: Form, table: TableStatistics) -> float:
         case Compare(column, op, int() | float() as value):
             return _of_range(table.column(column.name), op, value)
         case _:
-            return 0.3
+            return RANGE
 
 
 def _all_of(parts: Sequence[Form], table: TableStatistics) -> float:
@@ -204,7 +207,7 @@ def _of_range(column: ColumnStatistics, op: str, value: float) -> float:
     """The fraction of values below or above one, if they are spread evenly between the lowest and the highest."""
     low, high = column.low, column.high
     if low is None or high is None or op not in ("<", "<=", ">", ">="):
-        return 0.3
+        return RANGE
     if low == high:
         return (1.0 - column.nulls) * (_compared(low, op, value) is True)
     # Of whole numbers the bound itself is one of the values.

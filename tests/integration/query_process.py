@@ -2,7 +2,6 @@
 
 import getpass
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -36,6 +35,10 @@ def access(cluster, arbiter, folder):
     token.touch(mode=0o600)
     token.write_text(arbiter.admin().issue_token(getpass.getuser()).token)
     return {**os.environ, **configuration}, ("--arbiter", arbiter.url, "--token-file", token)
+
+
+class EndedTooSoonError(AssertionError):
+    """A query ended before it was in a phase."""
 
 
 class QueryProcess:
@@ -74,20 +77,24 @@ class QueryProcess:
             records = self.records()
             if phase_of(records) == phase and condition(records):
                 return records
-            assert not ended, f"the query ended before it was {phase}: {self.log()[-2000:]}"
+            if ended:
+                raise EndedTooSoonError(f"the query ended before it was {phase}: {self.log()[-2000:]}")
             time.sleep(0.005)
         raise AssertionError(f"the query was not {phase} within {limit_s:g} s: {self.log()[-2000:]}")
 
     def strike_in(self, phase, strike):
-        """Strike while the query is in a phase, which is held for as long as that takes; returns what `strike` does.
+        """Strike while the query is in a phase, which is held for as long as that takes; returns its journal then.
 
-        A phase may last for less time than it takes to find the processes to be killed.
+        A phase may last for less time than it takes to find the processes to be killed. An event without a decision
+        may be about to end it.
         """
         while True:
             self.wait_for_phase(phase)
             with self.held():
-                if phase_of(self.records()) == phase:
-                    return strike()
+                records = self.records()
+                if phase_of(records) == phase and records[-1]["kind"] == "decision":
+                    strike()
+                    return records
 
     @contextmanager
     def held(self):
@@ -133,13 +140,6 @@ def stage_runs_after_one_has_finished(records):
     started = sum(one["type"] == "StartStage" for record in records for one in record.get("commands", ()))
     ended = sum(kinds[kind] for kind in ("StageFinished", "StageCancelled", "StageFailed"))
     return kinds["StageFinished"] > 0 and started > ended
-
-
-def was_killed_in(records, phase, killed_at):
-    """Whether a kill happened in a phase: the last event before it led there, and another one came after it."""
-    decisions = [record for record in records if record["kind"] == "decision"]
-    before = [record for record in decisions if record["at"] <= killed_at]
-    return bool(before) and before[-1]["phase"] == phase and len(before) < len(decisions)
 
 
 def check_query_journal(records):
@@ -188,7 +188,7 @@ def yarn_app(arbiter, name_of_app):
 
 
 def kill(pid):
-    """kill -9; returns the time, in seconds since the epoch."""
-    at = time.time()
-    os.kill(pid, signal.SIGKILL)
-    return at
+    """kill -9; waits until the process is gone."""
+    process = psutil.Process(pid)
+    process.kill()
+    process.wait(30)

@@ -271,8 +271,7 @@ def test_a_running_stage_reports_how_many_rows_it_has(spark, gate, watched, monk
     gate.unlink()
     watched.wait(StageFinished)
     grown = [event for event in watched.events if isinstance(event, StageGrew)]
-    # Two tasks may end between the two counts.
-    assert all(abs(one.rows - 120 * one.finished) <= 20 for one in grown)
+    assert all(one.rows == pytest.approx(120 * one.finished) for one in grown)
     assert 50 <= grown[0].rows <= 80
 
 

@@ -31,10 +31,7 @@ class Rows:
         return self
 
     def value(self):
-        return self
-
-    def keySet(self):  # noqa: N802
-        return self.finished
+        return "{" + ", ".join(f"{partition}=(10,800)" for partition in self.finished) + "}"
 
     def materializationAccumulatorId(self):  # noqa: N802
         if self.finished is None:
@@ -98,3 +95,14 @@ def test_a_kept_output_that_executors_took_with_them_is_lost(room):
     assert list(outputs.lost_views({5: 3}, 0.25)) == ["v"]
     outputs.take("v")
     assert outputs.lost_views({}, 0.25) == {}
+
+
+def test_rows_and_partitions_are_counted_at_once(room):
+    output = Unfinished(Rows(finished=(0, 2)), 1, 4, {})
+    assert output.finished() == {0, 2}
+    assert output.progress(least_rows=20) == (20.0, 0.5)
+    assert output.progress(least_rows=21) is None
+
+
+def test_where_spark_counts_no_partitions_nothing_is_known(room):
+    assert Unfinished(Rows(finished=None), 1, 4, {}).progress(least_rows=0) is None
