@@ -10,7 +10,17 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.functions import lit, when
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    NumericType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from qoop.engine.analysed import catalogue_statistics, with_analysed
 from qoop.engine.connection import without_delay
@@ -178,15 +188,34 @@ def _by_spark(frame: DataFrame) -> TableStatistics:
     known = frame._jdf.queryExecution().optimizedPlan().stats()
     size = as_float(known.sizeInBytes())
     sampled = _is_plain(frame)
-    rows = frame.limit(SAMPLE_ROWS).collect() if sampled else []
+    names, rows = _first_rows(frame) if sampled else ([], [])
     width = 8.0 * max(len(frame.columns), 1)
     count = _row_count(known)
     if count is None:
         all_seen = sampled and len(rows) < SAMPLE_ROWS
         count = float(len(rows)) if all_seen else max(size / width, float(SAMPLE_ROWS))
-    sample = {name.lower(): tuple(_plain(row[index]) for row in rows) for index, name in enumerate(frame.columns)}
+    sample = {name.lower(): tuple(_plain(row[index]) for row in rows) for index, name in enumerate(names)}
     columns = {name: ColumnStatistics(distinct_values(values, count, None)) for name, values in sample.items()}
     return TableStatistics(count, min(size, count * width * 4), columns, sample)
+
+
+def _first_rows(frame: DataFrame) -> tuple[list[str], list[Row]]:
+    """The names of columns that hold single values, and their values in the first rows.
+
+    Dates and times that Python does not have, before the year 1 or after 9999, count as NULL.
+    """
+    numbered = frame.toDF(*map(str, range(len(frame.columns))))
+    names, columns = [], []
+    for index, field in enumerate(frame.schema.fields):
+        column = numbered[str(index)]
+        if isinstance(field.dataType, DateType | TimestampType | TimestampNTZType):
+            first, last = (lit(end).cast(field.dataType) for end in ("0002-01-01", "9998-12-31"))
+            column = when(column.between(first, last), column)
+        elif not isinstance(field.dataType, NumericType | StringType | BooleanType | BinaryType):
+            continue
+        names.append(field.name)
+        columns.append(column)
+    return names, numbered.select(columns or [lit(True)]).limit(SAMPLE_ROWS).collect()
 
 
 def _is_plain(frame: DataFrame) -> bool:

@@ -34,6 +34,10 @@ STAGE_CONF: Mapping[str, str] = {
     CTE_POLICY: "LEGACY",
     # Literals in generated SQL have escapes.
     "spark.sql.parser.escapedStringLiterals": "false",
+    # Outputs that are stored as files are read as they were, whatever the user's own files are written for. Where Spark
+    # stores what a statement returns, the user's session does.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import platformdirs
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,6 +23,10 @@ SAMPLED_GROUPS = 2
 
 MAX_FOOTERS = 200
 """Of how many files of a table the footers are read: each takes milliseconds, before the first plan can be made."""
+
+_DAYS = ((date.min - date(1970, 1, 1)).days, (date.max - date(1970, 1, 1)).days)
+_MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
+"""The first and the last day and time of Python, counted from 1970."""
 
 _ADAPTER = TypeAdapter(TableStatistics)
 _IN_MEMORY: dict[Path, TableStatistics] = {}
@@ -58,14 +63,15 @@ def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]
     chosen = groups[step // 2 :: step][:SAMPLED_GROUPS] if len(groups) > SAMPLED_GROUPS else groups
     result: dict[str, list[Value]] = {}
     for file, index in chosen:
-        with pq.ParquetFile(file) as opened:
+        # Spark writes times with nanoseconds, for which Arrow has numbers from the year 1677 only.
+        with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
             names = [field.name for field in opened.schema_arrow if not pa.types.is_nested(field.type)]
             table = opened.read_row_group(index, columns=names, use_threads=False)
         wanted = SAMPLE_ROWS // len(chosen)
         # Not every n-th row: values may repeat in cycles. Seeded, so that every reading takes the same rows.
         rows = pa.array(sorted(random.Random(0).sample(range(table.num_rows), min(wanted, table.num_rows))), pa.int64())
         for name in names:
-            taken = _takeable(table.column(name)).take(rows)
+            taken = _within_python(_takeable(table.column(name)).take(rows))
             result.setdefault(name.lower(), []).extend(_plain(value) for value in taken.to_pylist())
     return {name: tuple(values) for name, values in result.items()}
 
@@ -73,6 +79,24 @@ def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]
 def _takeable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Arrow does not support `take` on string views."""
     return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
+
+
+def _within_python(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values that Python has: dates and times of the years 1 to 9999, as which others count; no nanoseconds."""
+    kind = column.type
+    if pa.types.is_date(kind):
+        return _limited(column.cast(pa.date32()), pa.int32(), _DAYS)
+    if pa.types.is_timestamp(kind):
+        return _limited(column.cast(pa.timestamp("us", kind.tz), safe=False), pa.int64(), _MICROS)
+    if pa.types.is_time64(kind):
+        return column.cast(pa.time64("us"), safe=False)
+    return column.cast(pa.int64()) if pa.types.is_duration(kind) else column
+
+
+def _limited(column: pa.ChunkedArray, numbers: pa.DataType, ends: tuple[int, int]) -> pa.ChunkedArray:
+    low, high = (pa.scalar(end, numbers) for end in ends)
+    below = pc.min_element_wise(column.cast(numbers), high, skip_nulls=False)
+    return pc.max_element_wise(below, low, skip_nulls=False).cast(column.type)
 
 
 Range = tuple[Any, Any]
@@ -85,12 +109,21 @@ def _ranges(footers: Iterable[Any]) -> dict[str, Range]:
         for group in range(footer.num_row_groups):
             for index in range(footer.num_columns):
                 column = footer.row_group(group).column(index)
-                known = column.statistics
-                if known is None or not known.has_min_max or not _is_discrete(known.min):
+                known = _range(column.statistics)
+                if known is None:
                     continue
-                low, high = bounds.get(column.path_in_schema.lower(), (known.min, known.max))
-                bounds[column.path_in_schema.lower()] = (min(low, known.min), max(high, known.max))
+                name = column.path_in_schema.lower()
+                low, high = bounds.get(name, known)
+                bounds[name] = (min(low, known[0]), max(high, known[1]))
     return bounds
+
+
+def _range(known: Any) -> Range | None:
+    """The smallest and largest value that a row group has, if they are whole numbers or Python's dates."""
+    try:
+        return (known.min, known.max) if known is not None and known.has_min_max and _is_discrete(known.min) else None
+    except (OverflowError, ValueError):
+        return None
 
 
 def _is_discrete(value: Any) -> bool:

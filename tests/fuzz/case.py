@@ -52,7 +52,9 @@ class Case:
         if self.is_repeated:
             made += [f"-- later: {statement};" for table in self.later().read for statement in table.statements()]
         sets = [f"SET {name}={value};" for name, value in settings.values(self.settings).items()]
-        return "\n".join([f"-- seed {self.seed}", *made, *sets, f"{self.text};"])
+        return "\n".join(
+            [f"-- seed {self.seed}: {', '.join(self.settings) or 'no settings'}", *made, *sets, f"{self.text};"]
+        )
 
 
 @lru_cache(maxsize=8)

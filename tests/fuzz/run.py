@@ -94,6 +94,7 @@ class Lab:
         self.spark = spark
         spark.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
         spark.sql(f"USE {database}")
+        self._outputs = f"{spark.conf.get('spark.sql.warehouse.dir')}/outputs"
         self._made: dict[str, Table] = {}
         self.rejected: Counter[str] = Counter()
 
@@ -179,7 +180,11 @@ class Lab:
         commands: list[Command] = []
         reasons: list[str] = []
         options = qoop.Options(
-            rules=Rules(force=True), cut_policy=CutPolicy(everywhere=True), watch=commands.append, warn=reasons.append
+            rules=Rules(force=True),
+            cut_policy=CutPolicy(everywhere=True),
+            watch=commands.append,
+            warn=reasons.append,
+            checkpoint=self._outputs if settings.FILES in case.settings else None,
         )
         self.prepare(case.tables)
         started = time.perf_counter()

@@ -5,7 +5,24 @@ from random import Random
 OF_TABLES = "spark.sql.legacy.charVarcharAsString"
 """A setting by which Spark resolves tables, besides expressions."""
 
+FILES = "outputs as files"
+"""Stages write their outputs to files, in a session whose own files have rounded times."""
+
 QUOTED, CASED, ESCAPED = "double-quoted names", "case-sensitive", "escaped literals"
+
+_SHUFFLED = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.shuffle.partitions": "5"}
+"""Without it, each table is small enough to be broadcast."""
+
+_SMALL_PARTITIONS = {
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1b",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "300b",
+}
+
+_SKEWED = {
+    "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes": "1b",
+    "spark.sql.adaptive.skewJoin.skewedPartitionFactor": "1.0",
+}
 
 SETTINGS: dict[str, dict[str, str]] = {
     "ansi off": {"spark.sql.ansi.enabled": "false"},
@@ -22,11 +39,19 @@ SETTINGS: dict[str, dict[str, str]] = {
     "chars as text": {OF_TABLES: "true"},
     "no padding": {"spark.sql.readSideCharPadding": "false"},
     "two partitions": {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"},
+    "shuffled joins": {**_SHUFFLED, "spark.sql.adaptive.coalescePartitions.enabled": "false"},
+    "coalesced shuffles": {**_SHUFFLED, **_SMALL_PARTITIONS},
+    "split shuffles": {**_SHUFFLED, **_SMALL_PARTITIONS, **_SKEWED},
     "integer grouping": {"spark.sql.legacy.integerGroupingId": "true"},
+    FILES: {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS"},
     "statistics": {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"},
 }
 
-CONFLICTS = ({"ansi off", QUOTED, "size of null"}, {"zone west", "zone east"})
+CONFLICTS = (
+    {"ansi off", QUOTED, "size of null"},
+    {"zone west", "zone east"},
+    {"two partitions", "shuffled joins", "coalesced shuffles", "split shuffles"},
+)
 """At most one of each."""
 
 

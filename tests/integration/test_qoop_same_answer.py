@@ -42,10 +42,10 @@ def settings(spark, **values):
         yield
 
 
-def same_answer(spark, text):
+def same_answer(spark, text, options=STAGED):
     """The outcome of a query, after its rows were compared with Spark's; both in any order."""
     expected = spark.sql(text)
-    answer = qoop.collect(spark, text, STAGED)
+    answer = qoop.collect(spark, text, options)
     assert answer.columns == [(field.name, field.dataType.simpleString()) for field in expected.schema.fields]
     assert sorted(map(repr, answer.rows)) == sorted(map(repr, expected.collect()))
     assert answer.rows, "a query without rows shows nothing"
@@ -352,3 +352,26 @@ def test_settings_that_tasks_read_hold_in_rows_that_are_stored(spark, texts):
         qoop.write(spark, text, None, lambda frame: stored.extend(frame.collect()))
         assert sorted(stored) == sorted(spark.sql(text).collect())
         assert len(stored) == 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("parquet__outputTimestampType", "TIMESTAMP_MILLIS"),
+        ("parquet__datetimeRebaseModeInWrite", "LEGACY"),
+        ("parquet__datetimeRebaseModeInWrite", "EXCEPTION"),
+        ("sources__default", "csv"),
+    ],
+)
+def test_outputs_in_files_are_read_as_they_were(spark, tmp_path, setting, value):
+    days = (
+        "date'1582-10-03' + CAST(id AS int) AS day, timestamp'1500-01-01 00:00:00.123456' + make_dt_interval(id) AS at"
+    )
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW old AS SELECT id, {days} FROM range(20)")
+    text = "SELECT a.day, a.at, b.day, b.at, c.day, c.at FROM old a JOIN old b USING (id) JOIN old c USING (id)"
+    try:
+        with settings(spark, **{setting: value}):
+            outcome = same_answer(spark, text, replace(STAGED, checkpoint=tmp_path.as_uri()))
+    finally:
+        spark.catalog.dropTempView("old")
+    assert outcome.counts.stages > 1, outcome.one_stage_reason

@@ -720,6 +720,26 @@ def test_analysed_columns_are_known_to_the_planner_as_to_spark(spark):
     assert (known.columns["name"].distinct, known.columns["name"].nulls) == (1.0, 0.25)
 
 
+def test_a_sample_by_spark_leaves_out_what_python_does_not_have(spark, tmp_path):
+    values = (
+        "date'+12000-01-01' AS day, timestamp'-0100-01-01 00:00:00' AS at, INTERVAL '1' YEAR AS term, array(1) AS list"
+    )
+    spark.sql(f"SELECT id, {values} FROM range(5)").write.orc(str(tmp_path / "far"))
+    spark.read.orc(str(tmp_path / "far")).createOrReplaceTempView("far")
+    try:
+        known = SparkCatalogue(spark).statistics("far")
+        assert known.rows == 5
+        assert {name: set(values) for name, values in known.sample.items()} == {
+            "id": {0, 1, 2, 3, 4},
+            "day": {None},
+            "at": {None},
+        }
+        joined = "SELECT f.id FROM far f JOIN far g USING (id) JOIN far h USING (id)"
+        assert qoop.collect(spark, joined, STAGED).outcome.counts.stages > 1
+    finally:
+        spark.catalog.dropTempView("far")
+
+
 def test_char_columns_are_compared_as_spark_compares_them(spark):
     """Spark compares `char` with or without padding, depending on the other side, so equality is not transitive."""
     spark.sql("CREATE TABLE fixed (k CHAR(3), n INT) USING parquet")

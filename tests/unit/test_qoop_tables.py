@@ -204,3 +204,30 @@ def test_of_a_table_of_very_many_files_only_some_are_opened(tmp_path, monkeypatc
     assert known.rows == pytest.approx(900, rel=0.05)
     assert known.columns["k"].low is None and known.columns["k"].high is None
     assert set(known.sample["k"]) <= {*range(100), *range(300, 400), *range(600, 700)}
+
+
+@pytest.mark.parametrize(
+    ("values", "written", "seen"),
+    [
+        (pa.array([-800_000, 0, 3_000_000], pa.date32()), {}, ("0001-01-01", "1970-01-01", "9999-12-31")),
+        (
+            pa.array([-(2**62), 1_000_001, 2**62], pa.timestamp("us")),
+            {},
+            ("0001-01-01T00:00:00", "1970-01-01T00:00:01.000001", "9999-12-31T23:59:59.999999"),
+        ),
+        (
+            pa.array([-14_831_769_600_000_000, None], pa.timestamp("us")),
+            {"use_deprecated_int96_timestamps": True},
+            ("1500-01-01T00:00:00", None),
+        ),
+        (pa.array([1_000_001], pa.timestamp("ns")), {"version": "2.6"}, ("1970-01-01T00:00:00.001000",)),
+        (pa.array([1_001], pa.time64("ns")), {"version": "2.6"}, ("00:00:00.000001",)),
+        (pa.array([1], pa.duration("ns")), {}, (1,)),
+    ],
+    ids=["dates", "times", "times as Spark writes them", "nanoseconds", "time of day", "duration"],
+)
+def test_dates_and_times_that_python_does_not_have_are_sampled(tmp_path, values, written, seen):
+    pq.write_table(pa.table({"v": values}), tmp_path / "t.parquet", **written)
+    known = read_statistics([tmp_path / "t.parquet"])
+    assert known.sample["v"] == seen
+    assert known.rows == len(seen)
