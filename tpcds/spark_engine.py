@@ -16,8 +16,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 import qoop
-from qoop.engine.failures import is_out_of_memory
-from qoop.engine.garbage import free_memory
+from qoop.engine.failures import is_out_of_room
+from qoop.engine.garbage import free_room
 from qoop.errors import QoopError
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
@@ -61,10 +61,10 @@ class SparkEngine:
         try:
             return self._collected(sql)
         except (PySparkException, Py4JError) as wrong:
-            if not is_out_of_memory(wrong):
+            if not is_out_of_room(wrong):
                 raise
         # Broadcasts of queries before still fill the driver of this session.
-        free_memory(self._session)
+        free_room(self._session)
         return self._collected(sql)
 
     def _collected(self, sql: str) -> Answer:

@@ -14,8 +14,14 @@ class StoppedError(QoopError):
 LOST_PART = "Checkpoint block"
 """How Spark's message starts when a part of an output that is stored whole was lost."""
 
-OUT_OF_MEMORY = ("OutOfMemoryError", "Java heap space", "Not enough memory to build and broadcast")
-"""Messages that mean that there was no memory left, in the driver or an executor."""
+OUT_OF_ROOM = (
+    "OutOfMemoryError",
+    "Java heap space",
+    "Not enough memory to build and broadcast",
+    "No space left on device",
+    "Disk quota exceeded",
+)
+"""Messages that mean that there was no memory left, in the driver or an executor, or no room on a disk."""
 
 TRANSIENT = (
     LOST_PART,
@@ -29,7 +35,7 @@ TRANSIENT = (
     "Connection reset",
     "exited caused by one of the running tasks",
     "Master removed our application",
-    *OUT_OF_MEMORY,
+    *OUT_OF_ROOM,
 )
 """Messages that mean that the cluster failed, not the query: the stage is retried."""
 
@@ -46,10 +52,10 @@ def message_of(problem: BaseException) -> str:
     return _line(text)
 
 
-def is_out_of_memory(problem: BaseException) -> bool:
-    """Whether a failure of Spark, or one that it wraps, means that there was no memory left; False if in doubt."""
+def is_out_of_room(problem: BaseException) -> bool:
+    """Whether a failure of Spark, or one that it wraps, says that no memory or disk was left; False if in doubt."""
     try:
-        return any(sign in cause.message for sign in OUT_OF_MEMORY for cause in causes_of(problem))
+        return any(sign in cause.message for sign in OUT_OF_ROOM for cause in causes_of(problem))
     except Exception:  # noqa: BLE001 - the JVM does not respond
         return False
 

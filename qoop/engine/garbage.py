@@ -46,11 +46,11 @@ CLEANING_S = 1.2
 """Seconds in which Py4J tells the JVM what Python has freed, and Spark drops what Java has found to be unused."""
 
 
-def free_memory(spark: SparkSession, wait: Callable[[float], bool | None] = time.sleep) -> None:
-    """Have the driver free what ended queries have left; takes some seconds, or ends when `wait` returns True.
+def free_room(spark: SparkSession, wait: Callable[[float], bool | None] = time.sleep) -> None:
+    """Have Spark free what ended queries have left; takes some seconds, or ends when `wait` returns True.
 
-    Spark drops a broadcast only after a Java collection has found it unused, so only the next one frees its memory,
-    which may be too late for the query that needs it.
+    Spark drops a broadcast, and the files of a shuffle, only after a Java collection has found them unused, so only the
+    next one frees the memory of a broadcast, which may be too late for the query that needs it.
     """
     if gc.isenabled():
         gc.collect()

@@ -19,10 +19,10 @@ from qoop.engine.failures import (
     TRANSIENT,
     StoppedError,
     causes_of,
-    is_out_of_memory,
+    is_out_of_room,
     message_of,
 )
-from qoop.engine.garbage import GARBAGE, free_memory
+from qoop.engine.garbage import GARBAGE, free_room
 from qoop.engine.jobs import core_seconds, tagged, tagged_beside
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of
@@ -255,7 +255,7 @@ class SparkEngine:
     def _run(self, stage: StageId, query: str, view: str | None, attempt: int, tag: str) -> None:
         started = time.monotonic()
         versions = self._versions_read(query)
-        has_memory = True
+        has_room = True
         try:
             with self._tagged(tag, view):
                 rows, size = self._compute(query, view, attempt, tag, versions)
@@ -267,11 +267,11 @@ class SparkEngine:
             if self._foreground and not isinstance(problem, Exception):
                 raise
             event = self._failure(stage, tag, problem, of_plan=query != self._written.text)
-            has_memory = not (isinstance(event, StageFailed) and is_out_of_memory(problem))
+            has_room = not (isinstance(event, StageFailed) and is_out_of_room(problem))
             if view is not None and not isinstance(problem, StoppedError):
                 event = self._with_kept_part(event, view, tag)
-        if not has_memory and isinstance(event, StageFailed):
-            event = self._with_more_memory(event, tag)
+        if not has_room and isinstance(event, StageFailed):
+            event = self._with_more_room(event, tag)
         if isinstance(event, StageFailed) and (event.retry or LOST_PART in event.error):
             self._try_to_report_lost_outputs()
         with self._lock:
@@ -320,7 +320,7 @@ class SparkEngine:
     ) -> tuple[float, float]:
         self._raise_if_cancelled(tag)
         if query == self._written.text:
-            if self._is_over_limit:
+            if self._is_over_limit or self._starved:
                 self._remove_outputs(tag)
                 self._raise_if_cancelled(tag)
             return self._finish(self._take(self._written.frame(), tag), tag)
@@ -353,6 +353,8 @@ class SparkEngine:
             self._checkpoints.release()
         except Exception as problem:  # noqa: BLE001 - the query can be computed all the same
             self._warn(f"outputs of stages could not be removed: {describe(problem)}")
+        if self._starved and self._outputs:
+            self._free_room()
 
     def _take(self, frame: DataFrame, tag: str) -> tuple[int, Any]:
         if self._once is None:
@@ -410,8 +412,8 @@ class SparkEngine:
         is_transient = any(sign in cause for sign in TRANSIENT for cause in causes)
         return StageFailed(stage, message, is_transient and not final, of_plan, final)
 
-    def _with_more_memory(self, event: StageFailed, tag: str) -> Event:
-        """The end of a stage that found no memory left, after some was freed: it is retried once.
+    def _with_more_room(self, event: StageFailed, tag: str) -> Event:
+        """The end of a stage that found no memory or disk left, after some was freed: it is retried once.
 
         Not called while the exception exists: it keeps the stage's objects alive.
         """
@@ -420,10 +422,13 @@ class SparkEngine:
             self._starved.add(event.stage)
         if not (event.retry and is_first):
             return replace(event, retry=False)
-        with suppress(Exception):  # The JVM does not respond.
-            free_memory(self._session, self._closed.wait)
+        self._free_room()
         with self._lock:
             return StageCancelled(event.stage) if tag in self._cancelled else event
+
+    def _free_room(self) -> None:
+        with suppress(Exception):  # The JVM does not respond.
+            free_room(self._session, self._closed.wait)
 
     def _watch(self) -> None:
         """Report changes in the number of executors and lost outputs; repeat cancellations.

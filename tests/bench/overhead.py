@@ -31,7 +31,7 @@ from unittest import mock
 from pyspark.sql import SparkSession
 
 import qoop
-from qoop.engine.garbage import free_memory
+from qoop.engine.garbage import free_room
 from qoop.engine.inputs import read_inputs
 from qoop.estimate.gate import Gate
 from tests.bench.catalogue_tables import create_tables
@@ -133,7 +133,7 @@ def _measured(
     for query in queries:
         if query in known or time.monotonic() > ends:
             continue
-        free_memory(spark)
+        free_room(spark)
         known[query] = ratio_to_spark(spark, query, rounds, options, warm_up=warm_up, settle=settle)
         regime.kept.parent.mkdir(parents=True, exist_ok=True)
         with regime.kept.open("a") as file:

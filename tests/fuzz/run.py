@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -122,7 +123,7 @@ class Lab:
             try:
                 frame = self.spark.sql(case.text)
             except PySparkException as problem:
-                self.rejected[problem.getCondition() or str(problem)[:60]] += 1
+                self.rejected[_condition(problem)] += 1
                 return None
             try:
                 with self._stopping_after(MAX_SECONDS):
@@ -130,8 +131,8 @@ class Lab:
             except TookTooLongError:
                 self.rejected["took too long"] += 1
                 return None
-            except PySparkException as problem:
-                return Result(error=problem.getCondition() or str(problem)[:60])
+            except (PySparkException, Py4JJavaError) as problem:
+                return Result(error=_condition(problem))
 
     @contextmanager
     def _stopping_after(self, seconds: float) -> Iterator[None]:
@@ -285,6 +286,12 @@ def plain(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(plain, value)) + "]"
     return repr(value)
+
+
+def _condition(problem: PySparkException | Py4JJavaError) -> str:
+    """What Spark calls an error; PySpark converts some of Java's exceptions only."""
+    known = problem.getCondition() if isinstance(problem, PySparkException) else None
+    return known or str(problem)[:60]
 
 
 def _columns(frame: DataFrame) -> tuple[tuple[str, str], ...]:

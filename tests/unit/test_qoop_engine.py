@@ -365,7 +365,12 @@ def test_a_stage_that_ends_in_any_way_is_reported(watched, monkeypatch, problem)
 
 
 @pytest.mark.parametrize(
-    ("message", "freed"), [("Not enough memory to build and broadcast the table", True), ("Connection refused", False)]
+    ("message", "freed"),
+    [
+        ("Not enough memory to build and broadcast the table", True),
+        ("No space left on device", True),
+        ("Connection refused", False),
+    ],
 )
 def test_memory_is_freed_before_a_stage_is_retried_that_had_none_left(watched, monkeypatch, message, freed):
     def fail(query):
@@ -377,7 +382,7 @@ def test_memory_is_freed_before_a_stage_is_retried_that_had_none_left(watched, m
         calls.append(any(isinstance(event, StageFailed) for event in watched.events))
 
     monkeypatch.setattr(watched.spark, "sql", fail)
-    monkeypatch.setattr(spark_engine, "free_memory", free)
+    monkeypatch.setattr(spark_engine, "free_room", free)
     watched.engine.start(ONE, "SELECT 2", "view", 0)
     watched.wait(StageFailed(ONE, message, True, True))
     assert calls == [False] * freed, "before the failure is reported"
@@ -400,10 +405,30 @@ def test_what_a_stage_without_memory_has_left_can_be_freed(watched, monkeypatch)
         left.append(left[0]() is None)
 
     monkeypatch.setattr(watched.spark, "sql", fail)
-    monkeypatch.setattr(spark_engine, "free_memory", free)
+    monkeypatch.setattr(spark_engine, "free_room", free)
     watched.engine.start(ONE, "SELECT 2", "view", 0)
     wait_for(lambda: len(left) == 2, lambda: watched.events)
     assert left[1] is True
+
+
+@pytest.mark.parametrize(("message", "removed"), [("No space left on device", True), ("Connection refused", False)])
+def test_outputs_are_removed_before_the_query_runs_as_written_if_a_stage_found_no_room(
+    watched, monkeypatch, message, removed
+):
+    def fail(query):
+        raise RuntimeError(message)
+
+    def failed(stage):
+        return any(isinstance(event, StageFailed) and event.stage == stage for event in watched.events)
+
+    monkeypatch.setattr(watched.spark, "sql", fail)
+    monkeypatch.setattr(spark_engine, "free_room", lambda session, wait: None)
+    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    wait_for(lambda: failed(ONE), lambda: watched.events)
+    assert not watched.kept.released
+    watched.engine.start(RESULT, "SELECT 1", None, 0)
+    wait_for(lambda: failed(RESULT), lambda: watched.events)
+    assert watched.kept.released == removed
 
 
 def test_a_stage_that_is_cancelled_while_memory_is_freed_has_not_failed(watched, monkeypatch):
@@ -411,7 +436,7 @@ def test_a_stage_that_is_cancelled_while_memory_is_freed_has_not_failed(watched,
         raise RuntimeError("OutOfMemoryError")
 
     monkeypatch.setattr(watched.spark, "sql", fail)
-    monkeypatch.setattr(spark_engine, "free_memory", lambda session, wait: watched.engine.cancel((ONE,)))
+    monkeypatch.setattr(spark_engine, "free_room", lambda session, wait: watched.engine.cancel((ONE,)))
     watched.engine.start(ONE, "SELECT 2", "view", 0)
     watched.wait(StageCancelled(ONE))
 
