@@ -81,7 +81,7 @@ class Unfinished:
         found = java_class(jvm, "org.apache.spark.util.AccumulatorContext").get(number)
         if not found.isDefined():
             return {}
-        return {int(partition): int(rows) for partition, rows in _COUNTED.findall(str(found.get().value()))}
+        return {int(partition): int(rows) for partition, rows in _COUNTED.findall(str(found.get().value().toString()))}
 
     def remove_uncertain(self) -> None:
         """Remove the partitions whose tasks did not succeed: Spark would not know their sizes."""

@@ -31,6 +31,9 @@ class Rows:
         return self
 
     def value(self):
+        return self
+
+    def toString(self):  # noqa: N802
         return "{" + ", ".join(f"{partition}=(10,800)" for partition in self.finished) + "}"
 
     def materializationAccumulatorId(self):  # noqa: N802
