@@ -44,24 +44,30 @@ def tagged_beside(context: SparkContext, tag: str) -> Iterator[None]:
 
 @contextmanager
 def settings_for_tasks(session: SparkSession) -> Iterator[None]:
-    """Within this context, tasks of jobs started by this thread know the settings of a session.
+    """Within this context, plans and tasks of RDDs that this thread computes know the settings of a session.
 
-    Some expressions ask for a setting when they are evaluated. Spark passes settings on to all tasks of a frame's
-    action (SQLExecution.withSQLConfPropagated), but not of its RDD.
+    Some expressions ask for a setting when they are prepared or evaluated. Spark does this for a frame's action
+    (SparkSession.withActive, SQLExecution.withSQLConfPropagated), but not for its RDD.
     """
     jvm: Any = session._jvm
     context: Any = session.sparkContext._jsc.sc()
-    before = context.getLocalProperties()
+    sessions = java_class(jvm, "org.apache.spark.sql.classic.SparkSession")
+    before, active = context.getLocalProperties(), sessions.getActiveSession()
     properties, pool = before.clone(), before.getProperty(POOL)
     settings = session._jsparkSession.sessionState().conf().getAllConfs()
     properties.putAll(java_class(jvm, "scala.jdk.javaapi.CollectionConverters").asJava(settings))
     if pool is not None:
         properties.setProperty(POOL, pool)
     try:
+        sessions.setActiveSession(session._jsparkSession)
         context.setLocalProperties(properties)
         yield
     finally:
         context.setLocalProperties(before)
+        if active.isDefined():
+            sessions.setActiveSession(active.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def only_ctrl_c_interrupts() -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import concat, lit, nanvl
+from pyspark.sql.types import DataType, DoubleType, FloatType, StringType
 
 from qoop.engine.connection import java_class
 from qoop.engine.session import frame_of, java_message
@@ -41,7 +43,7 @@ class PersistedRows:
         """Their RDD, after the shuffles before it have been run. From then on `frame` and `builder` exist."""
         if self._relation is None:
             self._relation = _relation(self.query, self._name)
-            self._frame = frame_of(self.query.sparkSession, self._relation)
+            self._frame = _filtered_by_rows(frame_of(self.query.sparkSession, self._relation))
         rows = self.builder.cachedColumnBuffers()
         if rows.getStorageLevel().useDisk():
             return rows
@@ -103,6 +105,32 @@ def _rows(query: DataFrame, execution: Any) -> Any:
     except Py4JError:
         # Other versions of Spark have other parameters; without any, later stages may shuffle more.
         return session.internalCreateDataFrame(rdd, execution.analyzed().schema(), False).queryExecution().analyzed()
+
+
+def _filtered_by_rows(frame: DataFrame) -> DataFrame:
+    """The frame, of which Spark does not skip stored batches where it would skip too many.
+
+    Of each column of a batch Spark keeps the lowest and the highest value. Those of floating-point columns leave NaN
+    out, although it is larger than all numbers; and collated text may start with something that is not between what its
+    bounds start with. Filters on expressions that return their arguments are applied to rows alone.
+    """
+    kinds = [_unbounded(field.dataType) for field in frame.schema.fields]
+    if not any(kinds):
+        return frame
+    # By numbers: several columns may have one name.
+    numbered = frame.toDF(*map(str, range(len(kinds))))
+    columns = [numbered[str(index)] for index in range(len(kinds))]
+    kept = [hide(column) if hide is not None else column for hide, column in zip(kinds, columns, strict=True)]
+    return numbered.select(kept).toDF(*frame.columns)
+
+
+def _unbounded(kind: DataType) -> Callable[[Column], Column] | None:
+    """What returns a column of a type whose bounds may be too narrow; None if they are right."""
+    if isinstance(kind, FloatType | DoubleType):
+        return lambda column: nanvl(column, column)
+    if isinstance(kind, StringType) and kind != StringType():
+        return lambda column: concat(column, lit(""))
+    return None
 
 
 def define_view(view: str, frame: DataFrame) -> None:

@@ -15,8 +15,11 @@ from qoop.engine.persisted import define_view
 from qoop.engine.scala import items, leaves, sequence, stored_rows
 from qoop.engine.session import frame_of
 from qoop.errors import QoopError
+from qoop.parsing.blocks import PREFIX
 
 SOURCES = "org.apache.spark.sql.execution.datasources"
+
+EXPIRY = "spark.sql.metadataCacheTTLSeconds"
 
 CATALYST = "org.apache.spark.sql.catalyst"
 
@@ -48,6 +51,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
         NoSnapshotError: a table has no such listing.
     """
     refuse_cached_files(written)
+    _refuse_names_of_stages(session)
     stored: set[int] | None = None
     listings = _Listings(
         session, {_identity(session, index) for leaf in _leaves(written) if (index := file_index(leaf))}
@@ -69,6 +73,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
             if table in pinned:
                 raise NoSnapshotError(f"{table} is read by two lists of its files, as a name and in a view")
             pinned.add(table)
+            _refuse_expiry(session)
             pairs[identity] = (leaf, _kept(leaf, listings, session))
             continue
         if stored is None:
@@ -79,6 +84,20 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
     for name, frame in named.items():
         _redefine(name, frame, listings, session)
     return list(pairs.values())
+
+
+def _refuse_names_of_stages(session: SparkSession) -> None:
+    """A view of the user's that reads one with the name of a stage would read the stage's output."""
+    found = session._jsparkSession.sessionState().catalog().listLocalTempViews(f"{PREFIX}*")
+    if found.size():
+        raise NoSnapshotError(f"temporary view {found.head().table()}: names that start with {PREFIX} are reserved")
+
+
+def _refuse_expiry(session: SparkSession) -> None:
+    """Relations that are kept for a session are resolved anew after this time."""
+    seconds = session.conf.get(EXPIRY, "-1") or "-1"
+    if not seconds.strip().startswith("-"):
+        raise NoSnapshotError(f"{EXPIRY}: is {seconds}; after these seconds stages would list other files")
 
 
 def refuse_cached_files(frame: DataFrame) -> None:

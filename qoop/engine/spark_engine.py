@@ -190,16 +190,16 @@ class SparkEngine:
         with self._lock:
             return views_read(query, self._definitions)
 
-    def _check(self, text: str) -> None:
+    def _check(self, text: str, last: bool = False) -> None:
         if self._verification is not None and not self._closed.is_set():
-            self._verification.check(text)
+            self._verification.check(text, last)
 
     def _checked(self, query: str) -> "Future[None]":
         """The comparison of the plan that ends with this stage, with the definitions of all views as they were run."""
         with self._lock:
             definitions = dict(self._definitions)
         self._compared_next = None
-        return self._checks.submit(self._check, composed(query, definitions))
+        return self._checks.submit(self._check, composed(query, definitions), last=True)
 
     def cancel(self, stages: tuple[StageId, ...]) -> None:
         """Cancel stages; each emits an event when it has stopped. Those that have ended already are ignored."""

@@ -375,3 +375,69 @@ def test_outputs_in_files_are_read_as_they_were(spark, tmp_path, setting, value)
     finally:
         spark.catalog.dropTempView("old")
     assert outcome.counts.stages > 1, outcome.one_stage_reason
+
+
+@pytest.fixture
+def measured(spark, tmp_path):
+    """Values of which Spark's bounds of stored rows leave some out: NaN, and prefixes of collated text."""
+    values = "IF(id % 4 = 1, double('NaN'), id) AS x, IF(id % 4 = 1, 'Aa', 'ab') COLLATE UNICODE AS name"
+    spark.sql(f"SELECT id % 4 AS id, {values} FROM range(16)").write.parquet(str(tmp_path / "measured"))
+    spark.read.parquet(str(tmp_path / "measured")).createOrReplaceTempView("measured")
+    yield
+    spark.catalog.dropTempView("measured")
+
+
+GROUPED = """
+WITH s AS (SELECT a.id, max({value}) AS m FROM measured a JOIN t ON a.id = t.id GROUP BY a.id)
+SELECT s1.id, s1.m, s2.m FROM s s1 JOIN s s2 ON s1.id = s2.id JOIN w ON w.id = s1.id WHERE {kept}
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("a.x", "s1.m >= 100"),
+        ("a.x", "s1.m = double('NaN')"),
+        ("a.x", "NOT s1.m BETWEEN 0 AND 1000"),
+        ("CAST(a.x AS float)", "s1.m >= 100"),
+        ("a.name", "startswith(s1.m, 'a')"),
+    ],
+)
+def test_filters_of_stored_outputs_keep_what_spark_keeps_of_rows(spark, measured, value, kept):
+    outcome = same_answer(spark, GROUPED.format(value=value, kept=kept))
+    assert outcome.counts.stages > 1, outcome.one_stage_reason
+
+
+def test_filters_of_a_result_that_is_stored_keep_what_spark_keeps_of_rows(spark, measured):
+    stored = []
+    text = "SELECT id, x, name, x FROM measured"
+    qoop.write(
+        spark, text, None, lambda frame: stored.extend(frame.toDF("a", "b", "c", "d").where("b > 100").collect())
+    )
+    assert len(stored) == 4
+
+
+def test_settings_that_plans_read_hold_in_stages_without_a_shuffle(spark, texts):
+    day = "to_timestamp(concat('2020-1-', id + 1), 'yyyy-MM-dd')"
+    text = f"""
+        WITH e AS (SELECT id, {day} AS d FROM texts UNION ALL SELECT id, {day} FROM texts WHERE id > 1)
+        SELECT e1.id, e1.d, e2.d, count(*) FROM e e1 JOIN e e2 ON e1.id = e2.id JOIN w ON w.id = e1.id GROUP BY 1, 2, 3
+    """
+    with settings(spark, ansi__enabled="false", legacy__timeParserPolicy="LEGACY"):
+        outcome = same_answer(spark, text)
+        assert all(row[1] is not None for row in spark.sql(text).collect())
+    assert outcome.counts.stages > 1, outcome.one_stage_reason
+
+
+def test_a_view_that_reads_one_with_the_name_of_a_stage_is_not_split(spark):
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW qoop_s AS SELECT id, w + 1000 AS w FROM u")
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW behind AS SELECT id, w FROM qoop_s")
+    try:
+        text = (
+            "WITH s AS (SELECT id, count(*) AS w FROM u GROUP BY id) SELECT a.id, b.w, c.w FROM s a JOIN s b USING (id)"
+        )
+        outcome = same_answer(spark, f"{text} LEFT JOIN behind c ON c.id = a.id")
+        assert "temporary view qoop_s: names that start with qoop_ are reserved" in outcome.one_stage_reason
+    finally:
+        spark.catalog.dropTempView("behind")
+        spark.catalog.dropTempView("qoop_s")

@@ -17,6 +17,7 @@ from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
 from qoop.run.query_run import QueryFailedError
+from tests.integration.spark_sessions import changed
 
 pytestmark = pytest.mark.integration
 
@@ -328,3 +329,50 @@ def test_plans_are_compared_as_reading_the_files_that_stages_read(spark, padded)
     (pinned,) = (pinned for _, pinned in pairs)
     same = spark._jvm.java.lang.System.identityHashCode
     assert same(leaf.relation().location()) == same(pinned.relation().location())
+
+
+LATE = """
+WITH s AS (SELECT f.k, count(*) AS n FROM {seen} f JOIN kinds ON kinds.k = f.k GROUP BY f.k)
+SELECT s1.k, s1.n AS early, count(late.id) AS late
+FROM s AS s1 JOIN s AS s2 ON s1.k = s2.k JOIN groups ON groups.g = s1.k % 3 LEFT JOIN {seen} AS late ON late.k = s1.k
+GROUP BY s1.k, s1.n, s2.n
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("default.seen", "VIEW default.seen"), ("global_temp.seen", "GLOBAL TEMPORARY VIEW seen")]
+)
+def test_a_view_defined_anew_while_a_query_runs_is_not_mixed(spark, made, name, kind):
+    def define(*ids):
+        values = ", ".join(f"({id})" for id in ids)
+        spark.sql(f"CREATE OR REPLACE {kind} AS SELECT id, id % 5 AS k FROM VALUES {values} AS v(id)")
+
+    try:
+        define(1, 2)
+        seen, _, options = changing(lambda: define(1, 2, 6, 7))
+        answer = qoop.collect(spark, LATE.format(seen=name), options)
+    finally:
+        spark.sql("DROP VIEW IF EXISTS " + name)
+    assert len(seen) > 1
+    assert counts(answer.rows) in ({(1, 1)}, {(2, 2)})
+
+
+def test_tables_that_spark_lists_anew_after_a_while_are_not_read_by_stages(spark, made, monkeypatch):
+    name, _ = made("plain")
+    monkeypatch.setattr("qoop.engine.snapshot.EXPIRY", "spark.sql.custom.seconds")
+    with changed(spark, "spark.sql.custom.seconds", "5"):
+        outcome = qoop.collect(spark, COUNTS.format(facts=name), changing(lambda: None)[2]).outcome
+    assert (
+        outcome.one_stage_reason == "spark.sql.custom.seconds: is 5; after these seconds stages would list other files"
+    )
+
+
+def test_a_frame_does_not_read_what_is_cached_after_it_was_made(spark, made):
+    name, _ = made("plain")
+    frame = qoop.sql(spark, APART.format(facts=name), qoop.Options(cut_policy=CutPolicy(everywhere=True)))
+    spark.table(name).cache()
+    try:
+        spark.sql(f"INSERT INTO {name} SELECT id, k, p FROM {name}")
+        assert counts(frame.collect()) == {(20, 20)}
+    finally:
+        spark.catalog.uncacheTable(name)

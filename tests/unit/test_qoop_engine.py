@@ -459,7 +459,7 @@ class SlowVerification:
     def __init__(self):
         self.started, self.go_on = [], threading.Event()
 
-    def check(self, text):
+    def check(self, text, last=False):
         self.started.append(text)
         assert self.go_on.wait(20)
 
