@@ -434,11 +434,7 @@ class _Query:
     def users(self, frame: DataFrame) -> DataFrame:
         """The frame of the result as one of the user's session."""
         frame = in_session_of(self.spark, frame)
-        if self.is_planned:
-            frame = showing_sources(frame, self.written.analysed)
-            # What users cache from now on is not read by a part of the result alone.
-            frame._jdf.queryExecution().withCachedData()
-        return frame
+        return showing_sources(frame, self.written.analysed) if self.is_planned else frame
 
     def hand_over(self, result: DataFrame) -> None:
         """Release stage outputs when the result and all frames derived from it have been garbage-collected."""

