@@ -450,7 +450,7 @@ class _Query:
                 self._checkpoints.release()
         except (Py4JError, AttributeError, OSError) as problem:
             # Spark has stopped, or its storage cannot be reached: the answer is still right.
-            self._options.warn(f"stage outputs could not be deleted: {problem}")
+            self._options.warn(f"stage outputs could not be deleted: {describe(problem)}")
 
     def _stop(self) -> None:
         if self._engine is not None:

@@ -13,7 +13,7 @@ from pyspark.sql.functions import count, lit
 from qoop.engine.failures import CANCELLED, causes_of
 from qoop.engine.folders import QueryFolder
 from qoop.engine.jobs import settings_for_tasks
-from qoop.engine.persisted import PersistedRows, remove_all, remove_with
+from qoop.engine.persisted import PersistedRows, filtered_by_rows, remove_all, remove_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.pruning import with_rows_in_plan
 from qoop.engine.scala import as_float
@@ -259,10 +259,15 @@ class ExecutorCheckpoints:
             raise problem
 
     def release_with(self, owner: object) -> None:
-        """Remove everything when `owner` is garbage-collected. Views and RDDs made from it then compute it again."""
+        """Remove everything when `owner` is garbage-collected. Views, and plans with other owners, compute it again.
+
+        What is stored `whole` cannot be: Spark removes it, as any RDD that is persisted, when no plan reads it.
+        """
         remove_all(self._unfinished.clear())
         self.views.drop(self.session)
-        if stored := self._taken():
+        with self._lock:
+            whole = [output.rows for output in self._stored.values() if output.whole]
+        if stored := [rows for rows in self._taken() if all(rows is not one for one in whole)]:
             remove_with(owner, stored, self.warn)
 
     def _taken(self) -> list[PersistedRows]:
@@ -302,12 +307,14 @@ class FileCheckpoints:
         # Whatever the session's settings say of its own files, a lost part must never read as no rows.
         reader = self.session.read.option("ignoreMissingFiles", False).option("ignoreCorruptFiles", False)
         read = reader.schema(frame.schema).parquet(path)
+        # Not every way to commit files leaves a mark.
+        mark = f"{path}/_SUCCESS"
         with self._lock:
-            self._paths[view] = path
+            self._paths[view] = mark if self.folder.exists(mark) else path
         size = as_float(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
         written = rows()
         stored = StoredOutput(view, float(read.count()) if written is None else written, size)
-        self.views.define(view, _readable(self.session, read, stored, self.in_plan))
+        self.views.define(view, _readable(self.session, filtered_by_rows(read), stored, self.in_plan))
         return stored
 
     def growing(self, least_rows: float) -> dict[str, tuple[float, float]]:
@@ -330,11 +337,7 @@ class FileCheckpoints:
                 return {}
             self._next_check = now + FILE_CHECK_S
             paths = dict(self._paths)
-        return {
-            view: f"{path} no longer exists"
-            for view, path in paths.items()
-            if not self.folder.exists(f"{path}/_SUCCESS")
-        }
+        return {view: f"{path} no longer exists" for view, path in paths.items() if not self.folder.exists(path)}
 
     def release(self) -> None:
         """Delete the query's folder."""

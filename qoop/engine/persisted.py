@@ -43,7 +43,7 @@ class PersistedRows:
         """Their RDD, after the shuffles before it have been run. From then on `frame` and `builder` exist."""
         if self._relation is None:
             self._relation = _relation(self.query, self._name)
-            self._frame = _filtered_by_rows(frame_of(self.query.sparkSession, self._relation))
+            self._frame = filtered_by_rows(frame_of(self.query.sparkSession, self._relation))
         rows = self.builder.cachedColumnBuffers()
         if rows.getStorageLevel().useDisk():
             return rows
@@ -107,21 +107,25 @@ def _rows(query: DataFrame, execution: Any) -> Any:
         return session.internalCreateDataFrame(rdd, execution.analyzed().schema(), False).queryExecution().analyzed()
 
 
-def _filtered_by_rows(frame: DataFrame) -> DataFrame:
-    """The frame, of which Spark does not skip stored batches where it would skip too many.
+def filtered_by_rows(frame: DataFrame) -> DataFrame:
+    """The frame, of which Spark does not skip stored batches, or parts of files, where it would skip too many.
 
     Of each column of a batch Spark keeps the lowest and the highest value. Those of floating-point columns leave NaN
     out, although it is larger than all numbers; and collated text may start with something that is not between what its
-    bounds start with. Filters on expressions that return their arguments are applied to rows alone.
+    bounds start with. In dictionaries of Parquet files 0.0 is not -0.0. Filters on expressions that return their
+    arguments are applied to rows alone.
     """
     kinds = [_unbounded(field.dataType) for field in frame.schema.fields]
     if not any(kinds):
         return frame
     # By numbers: several columns may have one name.
     numbered = frame.toDF(*map(str, range(len(kinds))))
-    columns = [numbered[str(index)] for index in range(len(kinds))]
-    kept = [hide(column) if hide is not None else column for hide, column in zip(kinds, columns, strict=True)]
-    return numbered.select(kept).toDF(*frame.columns)
+    kept = []
+    for index, (hide, field) in enumerate(zip(kinds, frame.schema.fields, strict=True)):
+        column = numbered[str(index)]
+        # With its metadata, such as the declared type of CHAR, by which Spark pads what it is compared with.
+        kept.append((hide(column) if hide is not None else column).alias(field.name, metadata=field.metadata))
+    return numbered.select(kept)
 
 
 def _unbounded(kind: DataType) -> Callable[[Column], Column] | None:

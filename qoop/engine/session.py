@@ -212,6 +212,10 @@ COMMITTERS = (
 """Settings of how written files are committed."""
 
 
+WRITE_SETTINGS = ("spark.sql.sources.partitionOverwriteMode", "spark.sql.storeAssignmentPolicy")
+"""Settings of which rows a statement replaces, and how values are converted."""
+
+
 class StatementAsWritten:
     """A statement that stores the rows of a query, as Spark parses it.
 
@@ -222,6 +226,7 @@ class StatementAsWritten:
     def __init__(self, spark: SparkSession, text: str) -> None:
         self._spark = spark
         self._plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
+        self._resolved_by = self._resolving()
 
     @property
     def query(self) -> Any:
@@ -265,8 +270,27 @@ class StatementAsWritten:
         execution.assertAnalyzed()
         return execution.analyzed()
 
+    def _resolving(self) -> dict[str, str]:
+        """What decides which table it stores rows in, and which partitions it replaces."""
+        catalogs = self._spark._jsparkSession.sessionState().catalogManager()
+        current = {
+            "the current catalog": str(catalogs.currentCatalog().name()),
+            "the current database": ".".join(map(str, catalogs.currentNamespace())),
+        }
+        return current | {name: self._spark.conf.get(name) or "" for name in WRITE_SETTINGS}
+
     def execute(self, rows: DataFrame) -> None:
-        """Execute it with these rows in place of its query's."""
+        """Execute it with these rows in place of its query's.
+
+        Raises:
+            QoopError: it would be resolved differently than when the query began; nothing is stored.
+        """
+        for name, now in self._resolving().items():
+            before = self._resolved_by[name]
+            if now != before:
+                raise QoopError(
+                    f"{name}: was {before!r} when the statement began, and is {now!r}; nothing was stored; run it again"
+                )
         replaced = [*items(self._plan.children())]
         replaced[-1] = rows._jdf.queryExecution().logical()
         frame_of(self._spark, self._plan.withNewChildren(sequence(self._spark._jvm, replaced)))

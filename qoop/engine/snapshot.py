@@ -19,6 +19,11 @@ from qoop.parsing.blocks import PREFIX
 
 SOURCES = "org.apache.spark.sql.execution.datasources"
 
+CACHED = "spark.sql.filesourceTableRelationCacheSize"
+
+CACHED_FOR_EACH = 4
+"""How many relations Spark must be able to keep for each table: it has several caches of a part of this size."""
+
 EXPIRY = "spark.sql.metadataCacheTTLSeconds"
 
 CATALYST = "org.apache.spark.sql.catalyst"
@@ -73,7 +78,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
             if table in pinned:
                 raise NoSnapshotError(f"{table} is read by two lists of its files, as a name and in a view")
             pinned.add(table)
-            _refuse_expiry(session)
+            _refuse_expiry(session, len(pinned))
             pairs[identity] = (leaf, _kept(leaf, listings, session))
             continue
         if stored is None:
@@ -93,8 +98,11 @@ def _refuse_names_of_stages(session: SparkSession) -> None:
         raise NoSnapshotError(f"temporary view {found.head().table()}: names that start with {PREFIX} are reserved")
 
 
-def _refuse_expiry(session: SparkSession) -> None:
-    """Relations that are kept for a session are resolved anew after this time."""
+def _refuse_expiry(session: SparkSession, tables: int) -> None:
+    """Relations that are kept for a session are resolved anew after a time, or when others have taken their place."""
+    size = session.conf.get(CACHED) or ""
+    if size.strip().isdigit() and int(size) < CACHED_FOR_EACH * tables:
+        raise NoSnapshotError(f"{CACHED}: is {size}; too few to keep what files {tables} tables have")
     seconds = session.conf.get(EXPIRY, "-1") or "-1"
     if not seconds.strip().startswith("-"):
         raise NoSnapshotError(f"{EXPIRY}: is {seconds}; after these seconds stages would list other files")

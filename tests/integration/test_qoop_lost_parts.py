@@ -5,6 +5,7 @@ visibly, as sums of floating-point numbers do in their last digits.
 """
 
 import os
+import shutil
 import threading
 
 import psutil
@@ -19,7 +20,7 @@ from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.verification import has_exact_values
 from qoop.plans.plan import RESULT, StageId
 from qoop.replan.events import CheckpointLost, StageFailed, StageFinished
-from tests.integration.spark_sessions import wait_until
+from tests.integration.spark_sessions import changed, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -193,3 +194,17 @@ def test_a_missing_file_of_an_output_never_reads_as_no_rows(spark, tmp_path):
 )
 def test_plans_whose_values_may_differ_when_computed_again(spark, text, exact):
     assert has_exact_values(spark.sql(text)) == exact
+
+
+def test_outputs_in_files_without_a_mark_are_not_lost(spark, tmp_path):
+    folder = QueryFolder(spark, f"{tmp_path.as_uri()}/qoop-", "marks", lambda line: None)
+    outputs = FileCheckpoints(spark, folder)
+    with changed(spark, "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"):
+        outputs.save("kept", spark.range(5).toDF("id"), 0)
+    try:
+        assert not list((tmp_path / "qoop-marks/kept").glob("*/_SUCCESS"))
+        assert outputs.lost_views(suspected=True) == {}
+        shutil.rmtree(tmp_path / "qoop-marks/kept")
+        assert list(outputs.lost_views(suspected=True)) == ["kept"]
+    finally:
+        outputs.release()

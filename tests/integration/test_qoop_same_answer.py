@@ -441,3 +441,47 @@ def test_a_view_that_reads_one_with_the_name_of_a_stage_is_not_split(spark):
     finally:
         spark.catalog.dropTempView("behind")
         spark.catalog.dropTempView("qoop_s")
+
+
+def test_filters_of_outputs_in_files_take_negative_zero_for_zero(spark, tmp_path):
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW owed AS SELECT id AS k, IF(id % 3 = 0, 5D, 0D) AS d FROM range(0, 500, 1, 1)"
+    )
+    text = """
+        WITH b AS (SELECT a.k, -1 * sum(a.d) AS s FROM owed a JOIN owed o ON a.k = o.k GROUP BY a.k)
+        SELECT count(*), min(x.k), max(y.s) FROM b x JOIN b y ON x.k = y.k JOIN owed z ON z.k = x.k WHERE x.s = 0
+    """
+    try:
+        with settings(spark, shuffle__partitions="1"):
+            outcome = same_answer(spark, text, replace(STAGED, checkpoint=tmp_path.as_uri()))
+    finally:
+        spark.catalog.dropTempView("owed")
+    assert outcome.counts.stages > 1, outcome.one_stage_reason
+
+
+def test_stored_outputs_keep_what_is_declared_of_collated_text(spark):
+    spark.sql("CREATE TABLE short (id INT, c CHAR(3) COLLATE UTF8_LCASE) USING parquet")
+    spark.sql("CREATE TABLE long (c CHAR(6) COLLATE UTF8_LCASE, v INT) USING parquet")
+    spark.sql("INSERT INTO short VALUES (1, 'ab'), (2, 'CD'), (3, 'x')")
+    spark.sql("INSERT INTO long VALUES ('AB', 1), ('cd', 2), ('q', 3)")
+    try:
+        outcome = same_answer(
+            spark, "SELECT s.id, l.v, w.name FROM short s JOIN w ON s.id = w.id JOIN long l ON s.c = l.c"
+        )
+    finally:
+        spark.sql("DROP TABLE short")
+        spark.sql("DROP TABLE long")
+    assert outcome.counts.stages > 1, outcome.one_stage_reason
+
+
+def test_a_text_that_stands_for_the_moment_is_not_split(spark):
+    text = """
+        WITH s AS (
+            SELECT a.id, CAST('now' AS TIMESTAMP) AS t, count(*) AS n FROM t a JOIN u b ON a.id = b.id GROUP BY a.id
+        )
+        SELECT max(timestampdiff(MILLISECOND, x.t, CAST('now' AS TIMESTAMP))) AS ms
+        FROM s x JOIN s y ON x.id = y.id JOIN w ON w.id = x.id
+    """
+    warned = []
+    same_answer(spark, text, replace(STAGED, warn=warned.append))
+    assert "cast(now as timestamp) has another value each time" in " ".join(warned)

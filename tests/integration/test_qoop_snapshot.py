@@ -1,6 +1,8 @@
 """Tables that change while a query runs are read in one version, or the query runs as written."""
 
+import gc
 import shutil
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from qoop.engine.scala import leaves
 from qoop.engine.session import QueryAsWritten, query_session
 from qoop.engine.snapshot import pin_tables
 from qoop.engine.verification import Verification
+from qoop.errors import QoopError
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
@@ -369,10 +372,54 @@ def test_tables_that_spark_lists_anew_after_a_while_are_not_read_by_stages(spark
 
 def test_a_frame_does_not_read_what_is_cached_after_it_was_made(spark, made):
     name, _ = made("plain")
-    frame = qoop.sql(spark, APART.format(facts=name), qoop.Options(cut_policy=CutPolicy(everywhere=True)))
+    seen, warned, options = changing(lambda: None)
+    frame = qoop.sql(spark, APART.format(facts=name), options)
+    assert len(seen) > 1 and warned == []
     spark.table(name).cache()
     try:
         spark.sql(f"INSERT INTO {name} SELECT id, k, p FROM {name}")
         assert counts(frame.collect()) == {(20, 20)}
     finally:
         spark.catalog.uncacheTable(name)
+
+
+@pytest.mark.parametrize("change", ["database", "overwriting"])
+def test_a_statement_that_would_now_store_its_rows_elsewhere_fails(spark, made, change):
+    name, _ = made("plain")
+    spark.sql("CREATE DATABASE IF NOT EXISTS elsewhere")
+    for database in ("default", "elsewhere"):
+        spark.sql("CREATE OR REPLACE TEMPORARY VIEW nothing AS SELECT 1 AS k, 1L AS early, 1L AS late LIMIT 0")
+        spark.sql(f"CREATE TABLE {database}.target USING parquet AS SELECT * FROM nothing")
+
+    def changed_by_user():
+        if change == "database":
+            spark.sql("USE elsewhere")
+        else:
+            spark.conf.set("spark.sql.sources.partitionOverwriteMode", "DYNAMIC")
+
+    _, _, options = changing(changed_by_user)
+    try:
+        wanted = "the current database: was 'default'" if change == "database" else "partitionOverwriteMode: was"
+        with pytest.raises(QoopError, match=wanted):
+            qoop.execute(spark, f"INSERT INTO target {APART.format(facts=f'default.{name}')}", options)
+        assert spark.table("default.target").count() == spark.table("elsewhere.target").count() == 0
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+        spark.sql("USE default")
+        spark.sql("DROP DATABASE elsewhere CASCADE")
+        spark.sql("DROP TABLE target")
+        spark.catalog.dropTempView("nothing")
+
+
+def test_a_view_of_a_result_with_sums_outlives_the_frame(spark, made):
+    name, _ = made("plain")
+    text = f"""
+        WITH early AS (SELECT k, sum(CAST(id AS double) / 3) AS s FROM {name} GROUP BY k),
+          late AS (SELECT f.k, sum(f.id * early.s) AS s FROM {name} f JOIN early ON early.k = f.k GROUP BY f.k)
+        SELECT a.k, a.s, b.s AS t FROM late a JOIN late b ON a.k = b.k JOIN kinds ON kinds.k = a.k
+    """
+    options = qoop.Options(cut_policy=CutPolicy(everywhere=True))
+    qoop.sql(spark, text, options).createOrReplaceTempView("part")
+    gc.collect()
+    time.sleep(1.5)
+    assert spark.table("part").count() == spark.sql(text).count() == 5
