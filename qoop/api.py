@@ -20,7 +20,7 @@ from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckp
 from qoop.engine.folders import QueryFolder
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs
-from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts, settings_for_tasks
+from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts, settings_of
 from qoop.engine.persisted import PersistedRows, remove_all
 from qoop.engine.pruning import reads_partitions
 from qoop.engine.session import (
@@ -226,7 +226,7 @@ def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Ou
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
         kept = PersistedRows(in_session_of(query.spark, frame), "result")
         try:
-            with settings_for_tasks(query.spark):
+            with settings_of(query.spark):
                 kept.partitions()
             rows = int(kept.frame.count())
         except BaseException:

@@ -202,7 +202,7 @@ def _by_spark(frame: DataFrame) -> TableStatistics:
 def _first_rows(frame: DataFrame) -> tuple[list[str], list[Row]]:
     """The names of columns that hold single values, and their values in the first rows.
 
-    Dates and times that Python does not have, before the year 1 or after 9999, count as NULL.
+    Dates and times that Python may not have in some time zone, before the year 2 or after 9998, count as NULL.
     """
     numbered = frame.toDF(*map(str, range(len(frame.columns))))
     names, columns = [], []

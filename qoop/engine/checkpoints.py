@@ -12,7 +12,7 @@ from pyspark.sql.functions import count, lit
 
 from qoop.engine.failures import CANCELLED, causes_of
 from qoop.engine.folders import QueryFolder
-from qoop.engine.jobs import settings_for_tasks
+from qoop.engine.jobs import settings_of
 from qoop.engine.persisted import PersistedRows, filtered_by_rows, remove_all, remove_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.pruning import with_rows_in_plan
@@ -139,7 +139,7 @@ class ExecutorCheckpoints:
         rows = known or self._unfinished_rows(view, frame, versions) or PersistedRows(frame, view)
         output = None
         try:
-            with settings_for_tasks(frame.sparkSession):
+            with settings_of(frame.sparkSession):
                 batches = rows.partitions()
                 # Already now, so that Spark can analyse the next stage meanwhile.
                 self.views.define(view, rows.frame)
@@ -253,7 +253,7 @@ class ExecutorCheckpoints:
 
     def release(self) -> None:
         """Remove everything."""
-        problem = remove_all(self._taken())
+        problem = remove_all([*(output.rows for output in self._taken()), *self._unfinished.clear()])
         self.views.drop(self.session)
         if problem is not None:
             raise problem
@@ -265,16 +265,14 @@ class ExecutorCheckpoints:
         """
         remove_all(self._unfinished.clear())
         self.views.drop(self.session)
-        with self._lock:
-            whole = [output.rows for output in self._stored.values() if output.whole]
-        if stored := [rows for rows in self._taken() if all(rows is not one for one in whole)]:
+        if stored := [output.rows for output in self._taken() if not output.whole]:
             remove_with(owner, stored, self.warn)
 
-    def _taken(self) -> list[PersistedRows]:
-        """Everything that is stored, which from now on is the caller's."""
+    def _taken(self) -> list[_Stored]:
+        """The complete outputs, which from now on are the caller's."""
         with self._lock:
             stored, self._stored, self._released = self._stored, {}, True
-        return [*(output.rows for output in stored.values()), *self._unfinished.clear()]
+        return list(stored.values())
 
 
 @dataclass

@@ -43,7 +43,7 @@ def tagged_beside(context: SparkContext, tag: str) -> Iterator[None]:
 
 
 @contextmanager
-def settings_for_tasks(session: SparkSession) -> Iterator[None]:
+def settings_of(session: SparkSession) -> Iterator[None]:
     """Within this context, plans and tasks of RDDs that this thread computes know the settings of a session.
 
     Some expressions ask for a setting when they are prepared or evaluated. Spark does this for a frame's action

@@ -115,26 +115,29 @@ def filtered_by_rows(frame: DataFrame) -> DataFrame:
     bounds start with. In dictionaries of Parquet files 0.0 is not -0.0. Filters on expressions that return their
     arguments are applied to rows alone.
     """
-    kinds = [_unbounded(field.dataType) for field in frame.schema.fields]
-    if not any(kinds):
+    fields = frame.schema.fields
+    if all(_has_right_bounds(field.dataType) for field in fields):
         return frame
     # By numbers: several columns may have one name.
-    numbered = frame.toDF(*map(str, range(len(kinds))))
-    kept = []
-    for index, (hide, field) in enumerate(zip(kinds, frame.schema.fields, strict=True)):
-        column = numbered[str(index)]
-        # With its metadata, such as the declared type of CHAR, by which Spark pads what it is compared with.
-        kept.append((hide(column) if hide is not None else column).alias(field.name, metadata=field.metadata))
-    return numbered.select(kept)
+    numbered = frame.toDF(*map(str, range(len(fields))))
+    # With their metadata, such as the declared type of CHAR, by which Spark pads what it is compared with.
+    columns = [
+        _without_bounds(numbered[str(index)], field.dataType).alias(field.name, metadata=field.metadata)
+        for index, field in enumerate(fields)
+    ]
+    return numbered.select(columns)
 
 
-def _unbounded(kind: DataType) -> Callable[[Column], Column] | None:
-    """What returns a column of a type whose bounds may be too narrow; None if they are right."""
-    if isinstance(kind, FloatType | DoubleType):
-        return lambda column: nanvl(column, column)
-    if isinstance(kind, StringType) and kind != StringType():
-        return lambda column: concat(column, lit(""))
-    return None
+def _has_right_bounds(kind: DataType) -> bool:
+    is_collated = isinstance(kind, StringType) and kind != StringType()
+    return not is_collated and not isinstance(kind, FloatType | DoubleType)
+
+
+def _without_bounds(column: Column, kind: DataType) -> Column:
+    """An expression that returns the column, if Spark must not compare filters with its bounds."""
+    if _has_right_bounds(kind):
+        return column
+    return concat(column, lit("")) if isinstance(kind, StringType) else nanvl(column, column)
 
 
 def define_view(view: str, frame: DataFrame) -> None:

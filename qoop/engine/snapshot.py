@@ -22,7 +22,7 @@ SOURCES = "org.apache.spark.sql.execution.datasources"
 CACHED = "spark.sql.filesourceTableRelationCacheSize"
 
 CACHED_FOR_EACH = 4
-"""How many relations Spark must be able to keep for each table: it has several caches of a part of this size."""
+"""How many relations Spark must have room for, for each table: the room is divided into several parts."""
 
 EXPIRY = "spark.sql.metadataCacheTTLSeconds"
 
@@ -78,7 +78,6 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
             if table in pinned:
                 raise NoSnapshotError(f"{table} is read by two lists of its files, as a name and in a view")
             pinned.add(table)
-            _refuse_expiry(session, len(pinned))
             pairs[identity] = (leaf, _kept(leaf, listings, session))
             continue
         if stored is None:
@@ -86,6 +85,8 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
             stored = {_identity(session, other) for other in found if other is not None}
         if _identity(session, index) not in stored:
             raise NoSnapshotError(f"files under {_paths(index)} are listed each time that the query names them")
+    if pinned:
+        _refuse_forgetting(session, len(pinned))
     for name, frame in named.items():
         _redefine(name, frame, listings, session)
     return list(pairs.values())
@@ -98,11 +99,11 @@ def _refuse_names_of_stages(session: SparkSession) -> None:
         raise NoSnapshotError(f"temporary view {found.head().table()}: names that start with {PREFIX} are reserved")
 
 
-def _refuse_expiry(session: SparkSession, tables: int) -> None:
-    """Relations that are kept for a session are resolved anew after a time, or when others have taken their place."""
+def _refuse_forgetting(session: SparkSession, tables: int) -> None:
+    """Refuse settings by which Spark may forget the relations that are kept for a session, and list files anew."""
     size = session.conf.get(CACHED) or ""
     if size.strip().isdigit() and int(size) < CACHED_FOR_EACH * tables:
-        raise NoSnapshotError(f"{CACHED}: is {size}; too few to keep what files {tables} tables have")
+        raise NoSnapshotError(f"{CACHED}: is {size}; too few for the lists of files of this query's {tables} tables")
     seconds = session.conf.get(EXPIRY, "-1") or "-1"
     if not seconds.strip().startswith("-"):
         raise NoSnapshotError(f"{EXPIRY}: is {seconds}; after these seconds stages would list other files")

@@ -33,7 +33,7 @@ SHARED_VIEW = re.compile(r"^[ :+-]*View \(`[^`]*`\.", re.MULTILINE)
 """A line of a plan that is a view in a database, or one of all sessions; temporary views have single names."""
 
 
-MOMENT = re.compile(r"cast\( *(now|today|tomorrow|yesterday) *as (date|timestamp)\w*", re.IGNORECASE)
+MOMENT = re.compile(r"cast\( *(now|today|tomorrow|yesterday) *as (date|timestamp)\w*\)", re.IGNORECASE)
 """A text that Spark takes for a moment, in a plan; in a literal of a date or time it is evaluated by the parser."""
 
 
@@ -75,10 +75,14 @@ class Verification:
         return session
 
     @cached_property
+    def _printed(self) -> str:
+        """The query as written, as Spark prints its plan."""
+        return printed(self._written._jdf.queryExecution().analyzed())
+
+    @cached_property
     def _may_change(self) -> bool:
         """Whether other sessions can define a view anew that the query reads: all but temporary ones of its session."""
-        plan = self._written._jdf.queryExecution().analyzed()
-        return SHARED_VIEW.search(printed(plan)) is not None
+        return SHARED_VIEW.search(self._printed) is not None
 
     def check(self, text: str, last: bool = False) -> None:
         """Check one plan; a text is checked once, and again if it is the `last` one and views may have changed.
@@ -100,9 +104,9 @@ class Verification:
             UnverifiableError: it has none.
         """
         if self._expected is None:
-            moment = MOMENT.search(printed(self._written._jdf.queryExecution().analyzed()))
+            moment = MOMENT.search(self._printed)
             if moment is not None:
-                raise UnverifiableError(f"{moment.group()}) has another value each time")
+                raise UnverifiableError(f"{moment.group()} has another value each time")
             self._expected = self._canonical(self._written, self._constants)
         return self._expected
 

@@ -94,7 +94,8 @@ def test_a_failure_with_an_order_keeps_its_columns():
 def test_a_golden_case_has_its_tables_settings_and_text():
     case = make(3)
     lines = case.golden().splitlines()
-    assert lines[0].startswith("-- seed 3: ") and lines[-1] == case.text + ";"
+    assert case.settings
+    assert lines[0] == f"-- seed 3: {', '.join(case.settings)}" and lines[-1] == case.text + ";"
     for name, value in values(case.settings).items():
         assert f"SET {name}={value};" in lines
 

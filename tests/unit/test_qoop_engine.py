@@ -602,7 +602,7 @@ def test_of_an_output_that_is_stored_again_all_rows_are_computed_if_none_may_be_
     checkpoints = ExecutorCheckpoints(None, views=Fake(define=lambda view, frame: None), _stored={})
     checkpoints._stored["view"] = output_of(known, whole)
     monkeypatch.setattr(checkpoints_module, "PersistedRows", compute)
-    monkeypatch.setattr(checkpoints_module, "settings_for_tasks", nullcontext)
+    monkeypatch.setattr(checkpoints_module, "settings_of", nullcontext)
     with pytest.raises(ComputedError if whole else TypeError):
         checkpoints.save("view", Fake(sparkSession=None), 1, whole=whole)
     assert known.kept != whole
