@@ -20,7 +20,7 @@ from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckp
 from qoop.engine.folders import QueryFolder
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs
-from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts, settings_of
+from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts, session_tag, settings_of
 from qoop.engine.persisted import PersistedRows, remove_all
 from qoop.engine.pruning import reads_partitions
 from qoop.engine.session import (
@@ -92,7 +92,7 @@ class Options:
         gate: when a query is worth planning.
         guard: when a query runs as written because its earlier planned runs were slower; None: no runs are recorded.
         replanning: False: run the query as written, as one stage.
-        timeout: seconds after which the query is stopped and fails; by default it may run for ever.
+        timeout: seconds after which the query, with its planning, is stopped and fails; by default it may run for ever.
     """
 
     feed: Callable[[], Feed] | None = None
@@ -299,13 +299,13 @@ def _plans_always(spark: SparkSession, options: Options) -> bool:
 
 
 @contextmanager
-def _stopping_after(seconds: float | None, send: Callable[[Event], None]) -> Iterator[None]:
-    """Stop the query if it runs for longer."""
+def _stopping_after(seconds: float | None, began: float, send: Callable[[Event], None]) -> Iterator[None]:
+    """Stop the query if it runs for longer. `began`: when it began, in time.monotonic()."""
     if seconds is None:
         yield
         return
     reason = f"it ran for longer than its timeout of {seconds:g} s"
-    timer = threading.Timer(seconds, send, [QueryCancelled(reason)])
+    timer = threading.Timer(began + seconds - time.monotonic(), send, [QueryCancelled(reason)])
     timer.daemon = True
     timer.start()
     try:
@@ -336,7 +336,7 @@ class _Query:
         self, spark: SparkSession, parsed: ParsedText, options: Options, query: Any = None, use: str | None = None
     ) -> None:
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
-        self._use = use
+        self._use, self._began = use, time.monotonic()
         self._past: PastRuns | None = None
         self._stage_rows: Mapping[StageName, float] = {}
         self._measured: Mapping[str, PlanTime] = {}
@@ -420,11 +420,12 @@ class _Query:
                 and options.feed is None
                 and options.timeout is None
                 and only_ctrl_c_interrupts(),
+                tag=session_tag(self.spark),
                 too_much=StoredLimit(self.spark).reason if planned is not None else lambda stored: None,
             )
             is_compared = self._options.guard is not None and self._use is not None
             is_alone = is_compared and is_idle(self.spark.sparkContext)
-            with _stopping_after(options.timeout, run.send):
+            with _stopping_after(options.timeout, self._began, run.send):
                 outcome = run.run(self._engine, feed)
             self._remember(outcome, is_alone and is_idle(self.spark.sparkContext))
             if is_compared:

@@ -3,7 +3,7 @@
 import itertools
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,15 +17,24 @@ from qoop.engine.connection import java_class
 POOL, DESCRIPTION = "spark.scheduler.pool", "spark.job.description"
 
 
+def session_tag(session: SparkSession) -> str | None:
+    """The tag by which `interruptAll` of a session finds its jobs; None in other versions of Spark."""
+    try:
+        return str(session._jsparkSession.sessionJobTag())
+    except Py4JError:
+        return None
+
+
 @contextmanager
-def tagged(context: SparkContext, tag: str, description: str) -> Iterator[None]:
-    """Within this context, jobs started by this thread, which does nothing else, carry the tag.
+def tagged(context: SparkContext, tags: Iterable[str], description: str) -> Iterator[None]:
+    """Within this context, jobs started by this thread, which does nothing else, carry the tags.
 
     They run in a fair-scheduler pool of their own, unless the user has set one for the thread that runs the query.
     """
     # The JVM's thread for this one ends with it, so nothing has to be taken back.
     with _own_pool() as pool:
-        context.addJobTag(tag)
+        for tag in tags:
+            context.addJobTag(tag)
         if not context.getLocalProperty(POOL):
             context.setLocalProperty(POOL, pool)
         context.setLocalProperty(DESCRIPTION, description)

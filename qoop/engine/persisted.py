@@ -7,8 +7,8 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import concat, lit, nanvl
-from pyspark.sql.types import DataType, DoubleType, FloatType, StringType
+from pyspark.sql.functions import coalesce, concat, lit, nanvl
+from pyspark.sql.types import DataType, DoubleType, FloatType, StringType, StructType
 
 from qoop.engine.connection import java_class
 from qoop.engine.session import frame_of, java_message
@@ -129,6 +129,8 @@ def filtered_by_rows(frame: DataFrame) -> DataFrame:
 
 
 def _has_right_bounds(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return all(_has_right_bounds(field.dataType) for field in kind.fields)
     is_collated = isinstance(kind, StringType) and kind != StringType()
     return not is_collated and not isinstance(kind, FloatType | DoubleType)
 
@@ -137,6 +139,8 @@ def _without_bounds(column: Column, kind: DataType) -> Column:
     """An expression that returns the column, if Spark must not compare filters with its bounds."""
     if _has_right_bounds(kind):
         return column
+    if isinstance(kind, StructType):
+        return coalesce(column, column)
     return concat(column, lit("")) if isinstance(kind, StringType) else nanvl(column, column)
 
 

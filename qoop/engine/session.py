@@ -1,6 +1,7 @@
 """Spark sessions: the query's own, beside the user's; and the query as written, which Spark reads in the user's."""
 
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -137,14 +138,18 @@ def _wrapped(spark: SparkSession, java_session: Any) -> SparkSession:
         return SparkSession(spark.sparkContext, jsparkSession=java_session)
 
 
+_binding = threading.Lock()
+
+
 @contextmanager
 def _same_to_df() -> Iterator[None]:
     """Keep `RDD.toDF` bound to the user's session: PySpark binds it to the session object created last."""
-    bound = RDD.toDF
-    try:
-        yield
-    finally:
-        RDD.toDF = bound
+    with _binding:
+        bound = RDD.toDF
+        try:
+            yield
+        finally:
+            RDD.toDF = bound
 
 
 class QueryAsWritten:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.engine.connection import java_class
 from qoop.engine.persisted import define_view
 from qoop.engine.scala import items, leaves, sequence, stored_rows
-from qoop.engine.session import frame_of
+from qoop.engine.session import EXCLUDED, frame_of
 from qoop.errors import QoopError
 from qoop.parsing.blocks import PREFIX
 
@@ -238,7 +238,8 @@ def showing_sources(frame: DataFrame, written: DataFrame) -> DataFrame:
     """The frame, with the files that the query as written reads in its plan, where Spark looks for them.
 
     Spark refuses to overwrite what a frame reads, but does not look behind stored rows. The files are in anti-joins
-    with nothing, which Spark drops as it optimises the plan.
+    with nothing, which Spark drops as it optimises the plan. They are not shown if the user has excluded rules of its
+    optimiser: a join that stays would lose the order of rows.
     """
     plan = frame._jdf.queryExecution().commandExecuted()
     if not stored_rows(plan):
@@ -253,7 +254,7 @@ def showing_sources(frame: DataFrame, written: DataFrame) -> DataFrame:
         without = java_class(jvm, "scala.Option").empty()
         hint = java_class(jvm, f"{CATALYST}.plans.logical.JoinHint").NONE()
         plan = java_class(jvm, f"{CATALYST}.plans.logical.Join")(plan, empty, anti, without, hint)
-    shown = frame_of(session, plan) if sources else frame
+    shown = frame_of(session, plan) if sources and not session.conf.get(EXCLUDED, "") else frame
     # A table that is cached from now on is not read in its new version, by what no stage has read yet.
     shown._jdf.queryExecution().withCachedData()
     return shown

@@ -82,6 +82,7 @@ class SparkEngine:
         measures_result: measure the last stage too, which takes some milliseconds.
         foreground: run stages in the thread that starts them, as Spark alone would run the query as written: nothing
             can happen meanwhile that has to be decided on, but its interruption.
+        tag: one more tag of the jobs of stages in threads of their own.
         too_much: given the bytes that outputs take, why that is too much; None if it is not. With a reason, the query
             runs as written.
     """
@@ -99,9 +100,11 @@ class SparkEngine:
         once: StoredOnce | None = None,
         measures_result: bool = True,
         foreground: bool = False,
+        tag: str | None = None,
         too_much: Callable[[float], str | None] = lambda stored: None,
     ) -> None:
         self._once, self._measures_result, self._foreground = once, measures_result, foreground
+        self._tag = tag
         self._storing: set[str] = set()
         self._verification = verification
         self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
@@ -288,7 +291,8 @@ class SparkEngine:
     def _tagged(self, tag: str, view: str | None) -> AbstractContextManager[None]:
         if self._foreground:
             return tagged_beside(self._context, tag)
-        return tagged(self._context, tag, f"{self._name} {view or 'result'}")
+        tags = [tag] if self._tag is None else [tag, self._tag]
+        return tagged(self._context, tags, f"{self._name} {view or 'result'}")
 
     def _with_kept_part(self, event: Event, view: str, tag: str) -> Event:
         """The end of a stage without a complete output, with what is kept of it if the stage was cancelled."""

@@ -20,7 +20,8 @@ KEEP_EXACT = {
 
 EXACT_TYPES = {"byte", "short", "integer", "boolean", "string", "date", "timestamp", "timestamp_ntz", "void"}
 
-COLLATED = "string collate "
+COLLATED = ("string collate ", "__COLLATIONS")
+"""What types of collated text have in them, as Spark writes them: within a struct it is a note beside the field."""
 
 
 def is_exact(plan: Node) -> bool:
@@ -48,7 +49,8 @@ def _stays_exact(node: Node, within: str) -> bool:
 
 
 def _is_collated(node: Node) -> bool:
-    return node.kind == "Collate" or str(node.fields.get("dataType")).startswith(COLLATED)
+    kind = str(node.fields.get("dataType"))
+    return node.kind == "Collate" or any(mark in kind for mark in COLLATED)
 
 
 def _nodes(value: Any) -> Iterator[Node]:

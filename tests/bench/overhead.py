@@ -1,7 +1,8 @@
 """What leaving replanning on costs: TPC-DS queries, a constant share, qoop against plain Spark with AQE.
 
-Spark runs in this process with two slots. Each query is run on both engines to warm up: three times, and if it was
-planned four more times on qoop, so that the guard knows how it runs planned and as written. Then it is run in rounds,
+Spark runs in this process with two slots. Each query is run on both engines to warm up: three times (once from scale 10
+on, whose runs are long), and if it was planned four more times on qoop, so that the guard knows how it runs planned and
+as written. Then it is run in rounds,
 in random order, until the 95% interval of the ratio is within 5%: at least 3 rounds, at most 20 of 1.5 s or longer, and
 no further round after 5 min. By environment variables:
 
@@ -80,8 +81,12 @@ class Regime:
         )
 
     @property
+    def is_large(self) -> bool:
+        return self.scale >= 10
+
+    @property
     def queries(self) -> str:
-        return "1-99" if self.scale < 10 else EVERY_FOURTH
+        return EVERY_FOURTH if self.is_large else "1-99"
 
     @property
     def mean(self) -> str:
@@ -130,6 +135,7 @@ def _measured(
     if found := known.keys() & set(queries):
         out.print(f"  {len(found)} queries are in {regime.kept}; delete it to measure them again")
     options, warm_up, settle = (qoop.Options(), 3, 4) if regime.guarded else (qoop.Options(guard=None), 1, 0)
+    warm_up = 1 if regime.is_large else warm_up
     for query in queries:
         if query in known or time.monotonic() > ends:
             continue

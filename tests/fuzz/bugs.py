@@ -24,7 +24,7 @@ from pyspark.sql.types import StructField, StructType
 from sqlglot import exp
 
 from qoop import api
-from qoop.engine import verification
+from qoop.engine import checkpoints, persisted, verification
 from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.errors import QoopError
 from qoop.parsing import joins, pushdown, query, render
@@ -151,6 +151,20 @@ def _in_session(**values):
     return _patched(api, "query_session", make)
 
 
+def _skipped_by_bounds() -> Defect:
+    """Spark skips stored batches by bounds that leave NaN out, and parts of files where -0.0 is not 0.0."""
+
+    @contextmanager
+    def defect():
+        with (
+            patch.object(persisted, "filtered_by_rows", lambda frame: frame),
+            patch.object(checkpoints, "filtered_by_rows", lambda frame: frame),
+        ):
+            yield
+
+    return defect
+
+
 def _distinct_output(original):
     return lambda *arguments: original(*arguments).replace("SELECT ", "SELECT DISTINCT ", 1)
 
@@ -257,6 +271,7 @@ BUGS: dict[str, Defect] = {
     "wrong zone": _in_session(**ZONE),
     "another evaluation of errors": _in_session(ansi__enabled="false"),
     "stale output of another query": _stale(),
+    "NaN left out of bounds": _skipped_by_bounds(),
     "lost HAVING": _set(exp.Select, lambda node: bool(node.args.get("having")), having=None),
     "lost ORDER BY": _set(exp.Select, lambda node: bool(node.args.get("order")), order=None),
     "descending for ascending": _every(exp.Ordered, lambda node: node.set("desc", not node.args.get("desc"))),
@@ -289,7 +304,12 @@ BUGS: dict[str, Defect] = {
 }
 """Defects by name; each makes a context in which the planner has it."""
 
-OF_EXECUTION = {"wrong zone", "another evaluation of errors", "stale output of another query"}
+OF_EXECUTION = {
+    "wrong zone",
+    "another evaluation of errors",
+    "stale output of another query",
+    "NaN left out of bounds",
+}
 """Defects that no text of a plan shows."""
 
 

@@ -86,7 +86,9 @@ class Expressions:
         if self.chance(45):
             text, kind = self.any_column(scopes)
             return expr(text), kind
-        maker = self.pick((self.number, self.text, self.truth, self.day, self.nested, self.json, self.either))
+        maker = self.pick(
+            (self.number, self.fraction, self.text, self.truth, self.day, self.nested, self.json, self.either)
+        )
         made = maker(scopes)
         if made is None:
             text, kind = self.any_column(scopes)
@@ -123,6 +125,31 @@ class Expressions:
                 return expr(f"CAST({one[0]} AS STRING)"), "number" if one[1] in ("int", "long") else "phrase"
             case _:
                 return expr(f"round({one[0]}, 1)"), "long" if one[1] in WHOLE else "wide"
+
+    def fraction(self, scopes):
+        """A floating-point number: NaN and both zeros are among them."""
+        found = self.column(scopes, ("double", "ratio"))
+        number = self.column(scopes, NUMBERS)
+        if found is None and number is None:
+            return None
+        self.tags.add("fraction")
+        if found is None or (number is not None and self.chance(40)):
+            assert number is not None
+            one, nan = f"CAST({number[0]} AS DOUBLE)", "CAST('NaN' AS DOUBLE)"
+            forms: tuple[str, ...] = (
+                f"{one} / 2",
+                f"({one} - 2) * -0.0D",
+                f"CASE WHEN {one} > 2 THEN {nan} ELSE {one} - 1 END",
+            )
+        else:
+            forms = (
+                f"{found[0]} / 2",
+                f"-{found[0]}",
+                f"{found[0]} * 0",
+                f"nanvl({found[0]}, -0.0D)",
+                f"{found[0]} - 1",
+            )
+        return expr(self.pick(forms)), "ratio"
 
     def text(self, scopes):
         one, other = self.column(scopes, TEXTS), self.column(scopes, (*TEXTS, "int", "decimal"))
@@ -308,6 +335,12 @@ class Expressions:
             if made is not None and made[1] == "truth":
                 return made[0]
             return expr(f"{text} IS {self.pick(('', *MOSTLY_NOT))}NULL")
+        if kind in ("double", "ratio") and self.chance(60):
+            # NaN is equal to itself and larger than all others; both zeros are equal.
+            self.tags.add("filter on a fraction")
+            return expr(f"{text} {self.pick(('>= 1.5D', '> 0.0D', '= 0.0D', '<= 0', 'IN (0.0D, 2.0D)', '<> 0'))}")
+        if kind == "folded" and self.chance(40):
+            return expr(self.pick((f"startswith({text}, 'A')", f"{text} LIKE 'a%'", f"{text} <= 'B'")))
         match self.random.randrange(12):
             case 0 | 1:
                 return expr(f"{text} {self.pick(('=', '<>', '<>', '<', '>=', '>='))} {self.literal(kind)}")

@@ -285,7 +285,8 @@ def plain(value: Any) -> str:
         return "{" + ", ".join(sorted(f"{plain(key)}: {plain(item)}" for key, item in value.items())) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(plain, value)) + "]"
-    return repr(value)
+    # Which of two zeros a group or an aggregate keeps depends on the order of rows.
+    return repr(value + 0.0 if isinstance(value, float) else value)
 
 
 def _condition(problem: PySparkException | Py4JJavaError) -> str:

@@ -23,7 +23,7 @@ KINDS = {
     "long": Kind("BIGINT", ("1", "2", "3"), "exact"),
     "decimal": Kind("DECIMAL(7,2)", ("1", "2", "3", "1.50"), "exact"),
     "wide": Kind("DECIMAL(12,4)", ("1", "2", "3", "1.5", "3.1250"), "exact"),
-    "double": Kind("DOUBLE", ("0.5", "1.0", "2.0", "1.25", "CAST('NaN' AS DOUBLE)"), "approximate"),
+    "double": Kind("DOUBLE", ("0.5", "1.0", "2.0", "0.0D", "-0.0D", "CAST('NaN' AS DOUBLE)"), "approximate"),
     "text": Kind("STRING", ("'a'", "'b'", "'B'", "'a1'", "'a b'", "'1'", "'_x'", "''"), "text"),
     "number": Kind("STRING", ("'1'", "'2'", "'3'", "'01'", "'4'"), "digits"),
     "char": Kind("CHAR(4)", ("'a'", "'b'", "'B'", "'a1'", "'1'"), "text"),
@@ -53,7 +53,7 @@ KINDS = {
     "map": Kind("MAP<STRING, INT>", ("map('x', 1)", "map('x', 2, 'Y', 3)", "map()"), "", groups=False, sorts=False),
     "whole": Kind("BIGINT", ("1", "2", "6", "10"), "exact"),
     "amount": Kind("DECIMAL(20,4)", ("1", "2.5", "6", "10"), "exact"),
-    "ratio": Kind("DOUBLE", ("0.5", "1.0", "2.5"), "approximate"),
+    "ratio": Kind("DOUBLE", ("0.5", "1.0", "-0.0D", "CAST('NaN' AS DOUBLE)"), "approximate"),
     "phrase": Kind("STRING", ("'A'", "'#'", "'a-1'", "'2000-01-01'"), "text"),
 }
 

@@ -443,13 +443,15 @@ def test_a_view_that_reads_one_with_the_name_of_a_stage_is_not_split(spark):
         spark.catalog.dropTempView("qoop_s")
 
 
-def test_filters_of_outputs_in_files_take_negative_zero_for_zero(spark, tmp_path):
+@pytest.mark.parametrize(("value", "read"), [("{}", "{}"), ("named_struct('Of', named_struct('d', {}))", "{}.Of.d")])
+def test_filters_of_outputs_in_files_take_negative_zero_for_zero(spark, tmp_path, value, read):
     spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW owed AS SELECT id AS k, IF(id % 3 = 0, 5D, 0D) AS d FROM range(0, 500, 1, 1)"
     )
-    text = """
-        WITH b AS (SELECT a.k, -1 * sum(a.d) AS s FROM owed a JOIN owed o ON a.k = o.k GROUP BY a.k)
-        SELECT count(*), min(x.k), max(y.s) FROM b x JOIN b y ON x.k = y.k JOIN owed z ON z.k = x.k WHERE x.s = 0
+    text = f"""
+        WITH b AS (SELECT a.k, {value.format("-1 * sum(a.d)")} AS s FROM owed a JOIN owed o ON a.k = o.k GROUP BY a.k)
+        SELECT count(*), min(x.k), max({read.format("y.s")})
+        FROM b x JOIN b y ON x.k = y.k JOIN owed z ON z.k = x.k WHERE {read.format("x.s")} = 0
     """
     try:
         with settings(spark, shuffle__partitions="1"):

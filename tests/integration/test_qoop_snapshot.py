@@ -423,3 +423,15 @@ def test_a_view_of_a_result_with_sums_outlives_the_frame(spark, made):
     gc.collect()
     time.sleep(1.5)
     assert spark.table("part").count() == spark.sql(text).count() == 5
+
+
+def test_the_order_of_a_frame_does_not_depend_on_rules_of_the_optimizer(spark, made):
+    name, _ = made("plain")
+    text = f"SELECT a.id FROM {name} a JOIN kinds ON kinds.k = a.k JOIN groups ON groups.g = kinds.g ORDER BY a.id DESC"
+    excluded = ("PushDownLeftSemiAntiJoin", "PropagateEmptyRelation", "ReplaceNullWithFalseInPredicate")
+    rules = ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in excluded)
+    with changed(spark, "spark.sql.optimizer.excludedRules", rules):
+        seen, _, options = changing(lambda: None)
+        rows = qoop.sql(spark, text, options).collect()
+    assert len(seen) > 1
+    assert [row.id for row in rows] == list(range(99, -1, -1))

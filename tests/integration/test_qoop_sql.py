@@ -590,7 +590,7 @@ def has_long_job(spark):
     return bool(before & set(active_jobs(spark)))
 
 
-@pytest.mark.parametrize("how", ["tag", "group", "all"])
+@pytest.mark.parametrize("how", ["tag", "group", "all", "session"])
 def test_cancelling_the_users_jobs_cancels_the_query(spark, slow_views, how):
     context = spark.sparkContext
     watched = []
@@ -608,11 +608,20 @@ def test_cancelling_the_users_jobs_cancels_the_query(spark, slow_views, how):
             "tag": lambda: context.cancelJobsWithTag("mine"),
             "group": lambda: context.cancelJobGroup("group of mine"),
             "all": context.cancelAllJobs,
+            "session": spark.interruptAll,
         }[how]()
         thread.join(60)
         assert not thread.is_alive()
         (error,) = errors
         assert isinstance(error, QueryFailedError) and "SPARK_JOB_CANCELLED" in str(error)
+
+
+def test_planning_counts_towards_the_timeout(spark):
+    watched = []
+    options = replace(STAGED, timeout=1e-6, watch=watched.append)
+    with pytest.raises(QueryFailedError, match="longer than its timeout of 1e-06 s"):
+        qoop.collect(spark, JOINED, options)
+    assert not any(isinstance(one, StartStage) for one in watched[1:])
 
 
 @pytest.mark.parametrize(
