@@ -141,8 +141,49 @@ def integer_sum(kind: str, left: Expr, right: Expr) -> Expr | None:
         return None
     one, other = int(left[2]), int(right[2])
     value = {"Add": one + other, "Subtract": one - other, "Multiply": one * other}[kind]
-    limit = 2 ** (31 if left[1] == "integer" else 63)
-    return ("literal", left[1], str(value)) if -limit <= value < limit else None
+    return ("literal", left[1], str(value)) if _fits(value, left[1]) else None
+
+
+def number_literal(kind: str | None, operand: Expr) -> Expr | None:
+    """CAST(operand AS kind), of an exact number literal, as the literal with a suffix that it stands for: 1.5D, 2L.
+
+    None: the operand is anything else, or may have another value as such a literal.
+    """
+    if operand[0] != "literal" or operand[2] is None or decimal_digits(operand[1]) is None:
+        return None
+    if kind in ("float", "double"):
+        return ("literal", kind, floating_text(operand[2]))
+    if kind in INTEGERS and operand[1] in INTEGERS and _fits(int(operand[2]), kind):
+        return ("literal", kind, operand[2])
+    return None
+
+
+def minus(operand: Expr) -> Expr | None:
+    """The literal that -operand is; None if the operand is no number literal, or that is out of range."""
+    if operand[0] != "literal" or operand[2] is None:
+        return None
+    kind, value = operand[1], operand[2]
+    if kind in ("float", "double"):
+        return ("literal", kind, floating_text(value[1:] if value.startswith("-") else f"-{value}"))
+    if kind in INTEGERS and _fits(-int(value), kind):
+        return ("literal", kind, str(-int(value)))
+    return None
+
+
+def floating_text(value: str) -> str:
+    """A floating-point literal's value by its digits: those of Java and those of SQL differ in zeros and exponents."""
+    try:
+        return str(EXACT.normalize(Decimal(value)))
+    except InvalidOperation:
+        return value
+
+
+BYTES = {"byte": 1, "short": 2, "integer": 4, "long": 8}
+
+
+def _fits(value: int, kind: str) -> bool:
+    limit = 1 << (8 * BYTES[kind] - 1)
+    return -limit <= value < limit
 
 
 def negated(expr: Expr) -> Expr:

@@ -11,12 +11,15 @@ from qoop.equivalence.expression import (
     any_of,
     conjuncts,
     equal,
+    floating_text,
     integer_sum,
     is_not_null,
     is_number,
     is_plain_date,
     less,
+    minus,
     negated,
+    number_literal,
     type_of,
 )
 from qoop.equivalence.relation import Block, Relation, Side, Source
@@ -326,7 +329,10 @@ class _Translator:
             case "Alias":
                 return self.expression(node.children[0])
             case "Literal":
-                return ("literal", _type(node.fields["dataType"]), node.fields.get("value"))
+                return _literal(_type(node.fields["dataType"]), node.fields.get("value"))
+            case "UnaryMinus":
+                operand = self.expression(node.children[0])
+                return minus(operand) or self._call(node, (operand,))
             case "Cast":
                 return self._cast(node)
             case "And" | "Or":
@@ -383,6 +389,8 @@ class _Translator:
         operand, kind = self.expression(node.children[0]), _type(node.fields["dataType"])
         if type_of(operand) == kind:
             return operand
+        if (literal := number_literal(kind, operand)) is not None:
+            return literal
         if kind == "date" and operand[0] == "literal" and is_plain_date(operand[2]):
             return ("literal", "date", operand[2])
         numeric = is_number(kind) and is_number(type_of(operand))
@@ -430,6 +438,11 @@ def _id(node: Node) -> int:
         return int(node.fields["exprId"])
     except KeyError:
         raise UnverifiableError(f"an output column has no id ({node.kind})") from None
+
+
+def _literal(kind: str | None, value: Any) -> Expr:
+    is_floating = kind in ("float", "double") and isinstance(value, str)
+    return ("literal", kind, floating_text(value) if is_floating else value)
 
 
 def _type(kind: Any) -> str | None:

@@ -240,6 +240,11 @@ SAME = {
         "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = b.id",
         "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = CAST(a.x AS DECIMAL(5, 1))",
     ),
+    "numbers with suffixes": (
+        "SELECT -2L AS l, 1.50D AS d, -0.0D AS z, 2.5F AS f, -4S AS s, 1e3D AS e, y FROM a WHERE x > -1.5D",
+        "SELECT -CAST(2 AS BIGINT) AS l, CAST(1.50 AS DOUBLE) AS d, -CAST(0.0 AS DOUBLE) AS z, CAST(2.5 AS FLOAT) AS f,"
+        " -CAST(4 AS SMALLINT) AS s, CAST(1e3 AS DOUBLE) AS e, y FROM a WHERE x > -CAST(1.5 AS DOUBLE)",
+    ),
     "strings that groups compute, under other names": (
         "WITH v AS (SELECT m, x FROM b JOIN (SELECT id, max(y) AS m FROM a GROUP BY id) USING (id) GROUP BY m, x)"
         " SELECT r.x FROM v AS l JOIN v AS r ON l.m = r.m AND l.x = r.x",
@@ -254,6 +259,9 @@ DIFFERENT = {
         "WITH v AS (SELECT x, max(y) AS m, min(y) AS n FROM a GROUP BY x) SELECT l.x FROM v l JOIN v r ON l.m = r.m",
         "WITH v AS (SELECT x, max(y) AS m, min(y) AS n FROM a GROUP BY x) SELECT l.x FROM v l JOIN v r ON l.m = r.n",
     ),
+    "the other zero": ("SELECT 0.0D AS z FROM a", "SELECT -0.0D AS z FROM a"),
+    "another type of number": ("SELECT typeof(2L) AS t FROM a", "SELECT typeof(2) AS t FROM a"),
+    "a number with more digits": ("SELECT x * 0.1D AS z FROM a", "SELECT x * 0.1000000000000001D AS z FROM a"),
     "without a cast": (
         "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = b.id",
         "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = a.x",

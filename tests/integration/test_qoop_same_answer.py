@@ -68,6 +68,12 @@ def test_names_of_fields_keep_their_case(spark, expression):
     same_answer(spark, f"SELECT a.id, {expression} AS x {JOINED}")
 
 
+def test_numbers_with_suffixes_are_planned(spark):
+    numbers = "-2L AS l, 1.50D AS d, CAST(-0.0D AS STRING) AS z, 2.5F AS f, -4S AS s, 3Y AS y"
+    outcome = same_answer(spark, f"SELECT a.id, {numbers}, b.w * 1e-1D AS e {JOINED} WHERE a.v > 1.5D AND b.w <> -1L")
+    assert outcome.counts.stages > 1, outcome.one_stage_reason
+
+
 def test_names_of_fields_keep_their_case_in_aggregates(spark):
     same_answer(
         spark, f"SELECT a.id, to_json(sort_array(collect_list(struct(b.w AS lineNo)))) AS x {JOINED} GROUP BY a.id"

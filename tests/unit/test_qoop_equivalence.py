@@ -18,7 +18,9 @@ from qoop.equivalence.expression import (
     integer_sum,
     is_plain_date,
     less,
+    minus,
     negated,
+    number_literal,
     without_implied,
 )
 from qoop.equivalence.spark_tree import Node, UnverifiableError
@@ -118,6 +120,42 @@ def test_comparisons_are_turned():
     assert equal(one, two) == equal(two, one)
     assert negated(less(one, two, or_equal=False)) == less(two, one, or_equal=True)
     assert less(one, two, or_equal=True) != less(two, one, or_equal=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "operand", "literal"),
+    [
+        ("double", number("1.50", "decimal(3,2)"), number("1.5", "double")),
+        ("double", number("0", "integer"), number("0", "double")),
+        ("float", number("1000", "integer"), number("1E+3", "float")),
+        ("long", number("2", "integer"), number("2", "long")),
+        ("byte", number("127", "integer"), number("127", "byte")),
+        ("byte", number("128", "integer"), None),
+        ("long", number("2", "decimal(1,0)"), None),
+        ("string", number("2", "integer"), None),
+        ("double", number("2.0", "double"), None),
+        ("double", ("literal", "integer", None), None),
+        ("double", column("x"), None),
+    ],
+)
+def test_casts_of_literals(kind, operand, literal):
+    assert number_literal(kind, operand) == literal
+
+
+@pytest.mark.parametrize(
+    ("operand", "literal"),
+    [
+        (number("0", "double"), number("-0", "double")),
+        (number("-0", "double"), number("0", "double")),
+        (number("NaN", "double"), number("-NaN", "double")),
+        (number("5", "short"), number("-5", "short")),
+        (number("-128", "byte"), None),
+        (number("5", "decimal(1,0)"), None),
+        (column("x"), None),
+    ],
+)
+def test_negated_literals(operand, literal):
+    assert minus(operand) == literal
 
 
 def test_literals_are_compared_by_value():
