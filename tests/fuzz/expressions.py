@@ -325,6 +325,12 @@ class Expressions:
             case _:
                 return expr(f"{text} IS NOT NULL")
 
+    def fraction_condition(self, text: str) -> Expr:
+        """A condition on a floating-point column: NaN is larger than all other numbers, and both zeros are equal."""
+        self.tags.add("filter on a fraction")
+        forms = (">= 2.5D", "> 2.25D", "= CAST('NaN' AS DOUBLE)", "= 0.0D", "<= 0", "IN (0.0D, 2.0D)", "> -0.0D")
+        return expr(f"{text} {self.pick(forms)}")
+
     def simple_condition(self, scopes: Sequence[Scope]) -> Expr:
         """A condition without subqueries that many rows meet."""
         text, kind = self.any_column(scopes)
@@ -336,9 +342,7 @@ class Expressions:
                 return made[0]
             return expr(f"{text} IS {self.pick(('', *MOSTLY_NOT))}NULL")
         if kind in ("double", "ratio") and self.chance(60):
-            # NaN is equal to itself and larger than all others; both zeros are equal.
-            self.tags.add("filter on a fraction")
-            return expr(f"{text} {self.pick(('>= 1.5D', '> 0.0D', '= 0.0D', '<= 0', 'IN (0.0D, 2.0D)', '<> 0'))}")
+            return self.fraction_condition(text)
         if kind == "folded" and self.chance(40):
             return expr(self.pick((f"startswith({text}, 'A')", f"{text} LIKE 'a%'", f"{text} <= 'B'")))
         match self.random.randrange(12):

@@ -167,7 +167,10 @@ class _Writer(Expressions):
         for source in sources:
             if source.alias in known and (isinstance(source.read, Query) or source.read in self._named):
                 scope = [known[source.alias]]
-                if self.chance(45):
+                fraction = self.column(scope, ("double", "ratio"))
+                if fraction is not None and self.chance(40):
+                    found.append(self.fraction_condition(fraction[0]))
+                elif self.chance(45):
                     found.append(self.weak_condition(scope) if self.chance(35) else self.simple_condition(scope))
         return found
 
