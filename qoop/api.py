@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -20,7 +21,7 @@ from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckp
 from qoop.engine.folders import QueryFolder
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs
-from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts, session_tag, settings_of
+from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts, session_tag, settings_of, tagged_beside
 from qoop.engine.persisted import PersistedRows, remove_all
 from qoop.engine.pruning import reads_partitions
 from qoop.engine.session import (
@@ -55,7 +56,7 @@ from qoop.replan.events import Event, QueryCancelled
 from qoop.replan.state import QueryCounts
 from qoop.run.journal import QueryJournal
 from qoop.run.past_runs import PastRuns
-from qoop.run.query_run import Feed, Outcome, QueryRun
+from qoop.run.query_run import Feed, Outcome, QueryFailedError, QueryRun
 from qoop.run.runs_here import RunsHere
 from yarn_plugin.errors import describe
 
@@ -68,6 +69,13 @@ _plans_made = PlansMade()
 
 PLAN_SETTING = "spark.qoop.plan"
 """The Spark property with the default of `Options.plan`."""
+
+
+MAX_TIMEOUT_S = 1e9
+"""The longest timeout in seconds, as timers take no longer ones."""
+
+CANCEL_INTERVAL_S = 0.3
+"""Seconds between attempts to stop a statement: it may be between two jobs."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,9 @@ class Options:
         guard: when a query runs as written because its earlier planned runs were slower; None: no runs are recorded.
         replanning: False: run the query as written, as one stage.
         timeout: seconds after which the query, with its planning, is stopped and fails; by default it may run for ever.
+
+    Raises:
+        QoopError: the timeout is out of range, or the checkpoint empty.
     """
 
     feed: Callable[[], Feed] | None = None
@@ -110,6 +121,14 @@ class Options:
     guard: Guard | None = field(default_factory=Guard)
     replanning: bool = True
     timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not 0.0 < self.timeout <= MAX_TIMEOUT_S:
+            raise QoopError(f"timeout {self.timeout}: must be seconds, more than 0 and at most {MAX_TIMEOUT_S:g}")
+        if self.checkpoint is not None and not self.checkpoint.strip():
+            raise QoopError(
+                f"checkpoint {self.checkpoint!r}: must be a URL that all nodes reach, such as hdfs:///tmp/qoop"
+            )
 
 
 @dataclass(frozen=True)
@@ -158,7 +177,7 @@ def collect(
     parsed = _parsed(spark, text)
     if parsed.stores_rows:
         return Answer([], [], execute(spark, parsed, options))
-    query = _Query(spark, parsed, options or Options(), use=f"the first {max_rows} rows")
+    query = _Query(spark, parsed, options or Options(), use=f"the first {max_rows} rows", declared=False)
 
     def consume(frame: DataFrame) -> tuple[int, list[Row]]:
         rows = (frame if max_rows is None else frame.limit(max_rows)).collect()
@@ -252,19 +271,20 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
     """
     parsed = _parsed(spark, text)
     statement = parsed.statement
+    options = options or Options()
     if statement is None or not statement.stores_rows or _target_exists(spark, statement):
-        return _execute_as_written(spark, parsed.text)
+        return _execute_as_written(spark, parsed.text, options)
     written = StatementAsWritten(spark, parsed.text)
     if written.query is None:
-        return _execute_as_written(spark, parsed.text)
+        return _execute_as_written(spark, parsed.text, options)
     written.check()
     source = statement.source_query()
     try:
         planned = ParsedText(source.text, statement=source)
-        query = _Query(spark, planned, options or Options(), written.query, use="all rows, stored")
+        query = _Query(spark, planned, options, written.query, use="all rows, stored")
     except AnalysisException:
         # Its query means something only as part of the statement, such as DEFAULT.
-        return _execute_as_written(spark, parsed.text)
+        return _execute_as_written(spark, parsed.text, options)
     return _store(query, written)
 
 
@@ -279,9 +299,10 @@ def _target_exists(spark: SparkSession, statement: Statement) -> bool:
     return statement.creates is not None and spark.catalog.tableExists(statement.creates)
 
 
-def _execute_as_written(spark: SparkSession, text: str) -> Outcome:
+def _execute_as_written(spark: SparkSession, text: str, options: Options) -> Outcome:
     started = time.monotonic()
-    spark.sql(text).collect()
+    with _cancelling_after(options.timeout, spark.sparkContext):
+        spark.sql(text).collect()
     reason = "the statement contains no query to plan"
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, reason, ())
 
@@ -298,13 +319,49 @@ def _plans_always(spark: SparkSession, options: Options) -> bool:
     return chosen == "always" or options.rules.force or options.cut_policy.everywhere
 
 
+def _too_late(seconds: float) -> str:
+    return f"it ran for longer than its timeout of {seconds:g} s"
+
+
+@contextmanager
+def _cancelling_after(seconds: float | None, context: SparkContext) -> Iterator[None]:
+    """Cancel the jobs of this thread if they take longer: those of a statement that Spark executes as it reads it.
+
+    Raises:
+        QueryFailedError: they were cancelled. A statement that had no more jobs to run ends as usual.
+    """
+    if seconds is None:
+        yield
+        return
+    tag, is_late, ended = f"qoop-timeout-{uuid.uuid4().hex[:6]}", threading.Event(), threading.Event()
+
+    def cancel() -> None:
+        if ended.wait(seconds):
+            return
+        is_late.set()
+        while not ended.wait(CANCEL_INTERVAL_S):
+            with suppress(Exception):  # Spark has stopped.
+                context.cancelJobsWithTag(tag)
+
+    threading.Thread(target=cancel, name=tag, daemon=True).start()
+    with tagged_beside(context, tag):
+        try:
+            yield
+        except (PySparkException, Py4JError) as problem:
+            if not is_late.is_set():
+                raise
+            raise QueryFailedError(_too_late(seconds)) from problem
+        finally:
+            ended.set()
+
+
 @contextmanager
 def _stopping_after(seconds: float | None, began: float, send: Callable[[Event], None]) -> Iterator[None]:
     """Stop the query if it runs for longer. `began`: when it began, in time.monotonic()."""
     if seconds is None:
         yield
         return
-    reason = f"it ran for longer than its timeout of {seconds:g} s"
+    reason = _too_late(seconds)
     timer = threading.Timer(began + seconds - time.monotonic(), send, [QueryCancelled(reason)])
     timer.daemon = True
     timer.start()
@@ -330,13 +387,20 @@ class _Query:
     Args:
         query: Spark's parse of the query, where it is a part of another statement.
         use: what becomes of its rows while it runs, as that takes time too; None: they may be computed later.
+        declared: see `SparkEngine`.
     """
 
     def __init__(
-        self, spark: SparkSession, parsed: ParsedText, options: Options, query: Any = None, use: str | None = None
+        self,
+        spark: SparkSession,
+        parsed: ParsedText,
+        options: Options,
+        query: Any = None,
+        use: str | None = None,
+        declared: bool = True,
     ) -> None:
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
-        self._use, self._began = use, time.monotonic()
+        self._use, self._declared, self._began = use, declared, time.monotonic()
         self._past: PastRuns | None = None
         self._stage_rows: Mapping[StageName, float] = {}
         self._measured: Mapping[str, PlanTime] = {}
@@ -350,7 +414,8 @@ class _Query:
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self.spark = spark
-        self.written = QueryAsWritten(spark, parsed.text, query)
+        with _cancelling_after(options.timeout, spark.sparkContext):
+            self.written = QueryAsWritten(spark, parsed.text, query)
         self._always = _plans_always(spark, self._options)
         self._folder = self._new_folder()
         self._session = spark
@@ -421,11 +486,14 @@ class _Query:
                 and options.timeout is None
                 and only_ctrl_c_interrupts(),
                 tag=session_tag(self.spark),
+                declared=self._declared,
                 too_much=StoredLimit(self.spark).reason if planned is not None else lambda stored: None,
             )
             is_compared = self._options.guard is not None and self._use is not None
             is_alone = is_compared and is_idle(self.spark.sparkContext)
-            with _stopping_after(options.timeout, self._began, run.send):
+            # What Spark has executed as it read it is not undone.
+            timeout = None if self.written.is_command else options.timeout
+            with _stopping_after(timeout, self._began, run.send):
                 outcome = run.run(self._engine, feed)
             self._remember(outcome, is_alone and is_idle(self.spark.sparkContext))
             if is_compared:

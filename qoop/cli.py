@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MAX_ROWS = 1_000_000_000
 """Limit of --rows: Spark's `limit` takes a 32-bit integer."""
 
+MAX_TIMEOUT_S = 1_000_000_000
+"""Limit of --timeout, about 32 years: timers of the operating system take no more than a few hundred."""
+
 
 @click.group(context_settings=console.CONTEXT)
 @console.version_option
@@ -133,8 +136,8 @@ def _value_count(option: click.Parameter) -> int:
 @click.option(
     "--checkpoint",
     metavar="URL",
-    help="Store stage outputs as Parquet files under this URL, such as hdfs:///tmp/qoop, which all nodes must reach. "
-    "They are deleted when the query ends.  [default: in the executors' memory and on their disks]",
+    help="Store stage outputs as Parquet files under this URL, such as hdfs:///user/ME/qoop, which all nodes must "
+    "reach. They are deleted when the query ends.  [default: in the executors' memory and on their disks]",
 )
 @click.option(
     "--hysteresis",
@@ -145,7 +148,7 @@ def _value_count(option: click.Parameter) -> int:
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
     metavar="SECONDS",
     help="Stop the query if it runs for longer, not counting Spark's start; it then fails.  [default: no limit]",
 )
@@ -235,15 +238,18 @@ def explain(
     """
     from qoop.explain import explain as run
     from qoop.explain import parse_shares
-    from qoop.submit.job import read_query
+    from qoop.submit.job import check_unicode, read_query
 
+    check_unicode({"tables": tables, "json": json_file})
     run(read_query(file, text), tables, parse_shares(shares), plans, json_file)
 
 
 def _job(query: str, given: dict[str, Any]) -> "Job":
-    from qoop.submit.job import Job, Output, SubmissionError
+    from qoop.submit.job import Job, Output, SubmissionError, check_unicode
     from yarn_plugin.errors import BadInputError
 
+    # The file with the token is read here, whatever its name.
+    check_unicode({name: value for name, value in given.items() if name != "token_file"})
     output = given["output"]
     made = None
     if output is not None:
@@ -252,6 +258,8 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         made = Output(format=output[0], path=output[1])
     if output is not None and given["row_format"] is not None:
         raise SubmissionError("--format, --output: give only one; --format is for printed rows")
+    if given["checkpoint"] is not None and not given["checkpoint"].strip():
+        raise BadInputError("--checkpoint", given["checkpoint"], "must be a URL, such as hdfs:///user/ME/qoop")
     if given["report"] is not None and given["journal"] is None:
         given["journal"] = f"{given['report']}.journal"
     shares = [name for name in ("arbiter", "profile", "slots") if given[name] is not None]

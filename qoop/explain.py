@@ -1,6 +1,5 @@
 """`qoop explain`: a query's candidate plans, and which one would be chosen at which share."""
 
-import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +26,9 @@ from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
 
+MAX_SHARE = 1e9
+"""Limit of --shares, in slots."""
+
 
 def _now() -> Moment:
     now = datetime.now().astimezone()
@@ -37,14 +39,15 @@ def parse_shares(text: str) -> list[float]:
     """The shares of `--shares 1,2,4,8`, ascending and distinct.
 
     Raises:
-        BadInputError: not a list of numbers above 0.
+        BadInputError: not a list of numbers above 0 and at most `MAX_SHARE`.
     """
     try:
         shares = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         shares = []
-    if not shares or not all(0 < share < math.inf for share in shares):
-        raise BadInputError("--shares", text, "must be numbers of slots above 0, separated by commas, such as 1,2,4,8")
+    if not shares or not all(0 < share <= MAX_SHARE for share in shares):
+        expected = f"must be numbers of slots above 0 and at most {MAX_SHARE:,.0f}, separated by commas"
+        raise BadInputError("--shares", text, f"{expected}, such as 1,2,4,8")
     return sorted(set(shares))
 
 

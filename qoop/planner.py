@@ -1,6 +1,7 @@
 """From a statement to its candidate plans: parsing, estimates and enumeration in a row."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from qoop.errors import CannotSplitError
@@ -60,6 +61,16 @@ def _reasons(query: Query) -> str:
     return "; ".join(sorted(reasons)) or "the query has no joins"
 
 
+@contextmanager
+def _limiting_depth() -> Iterator[None]:
+    """What nests deeper than Python's stack is not split."""
+    try:
+        yield
+    except RecursionError:
+        raise CannotSplitError("the query is nested too deeply for the planner") from None
+
+
+@_limiting_depth()
 def plan(
     statement: Statement,
     catalogue: Catalogue,

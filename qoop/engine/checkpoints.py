@@ -16,7 +16,8 @@ from qoop.engine.jobs import settings_of
 from qoop.engine.persisted import PersistedRows, filtered_by_rows, remove_all, remove_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.pruning import with_rows_in_plan
-from qoop.engine.scala import as_float
+from qoop.engine.scala import as_float, items, sequence
+from qoop.engine.session import frame_of
 from qoop.engine.unfinished import (
     UNCHANGED,
     Unfinished,
@@ -304,7 +305,7 @@ class FileCheckpoints:
         counted.write.mode("overwrite").parquet(path)
         # Whatever the session's settings say of its own files, a lost part must never read as no rows.
         reader = self.session.read.option("ignoreMissingFiles", False).option("ignoreCorruptFiles", False)
-        read = reader.schema(frame.schema).parquet(path)
+        read = _declared_like(reader.schema(frame.schema).parquet(path), frame)
         # Not every way to commit files leaves a mark.
         mark = f"{path}/_SUCCESS"
         with self._lock:
@@ -343,6 +344,22 @@ class FileCheckpoints:
 
     def release_with(self, owner: object) -> None:
         """Do nothing: a view made from `owner` may outlive it, so the files stay until the application ends."""
+
+
+def _declared_like(read: DataFrame, frame: DataFrame) -> DataFrame:
+    """Files of a frame's rows, with columns that may be NULL where the frame's may: for Spark all in files may."""
+    relation = read._jdf.queryExecution().analyzed()
+    if str(relation.getClass().getSimpleName()) != "LogicalRelation":
+        # The user has Spark read Parquet by its other interface.
+        return read
+    columns = items(frame._jdf.queryExecution().analyzed().output())
+    output = [
+        column.withDataType(like.dataType()).withNullability(like.nullable())
+        for column, like in zip(items(relation.output()), columns, strict=True)
+    ]
+    session = read.sparkSession
+    declared = sequence(session._jvm, output), relation.catalogTable(), relation.isStreaming(), relation.stream()
+    return frame_of(session, relation.copy(relation.relation(), *declared))
 
 
 def _readable(session: SparkSession, frame: DataFrame, stored: StoredOutput, in_plan: bool) -> DataFrame:

@@ -4,8 +4,11 @@ It is deleted when the query ends. If the query was killed, the folder is delete
 next query of the same user. For that purpose each folder contains a heartbeat file `_alive`, rewritten every minute,
 which names the process that writes it. A folder counts as abandoned when the heartbeat is too old, no other file in it
 is newer, and the process, if it was on this host, no longer exists. Folders of other users are never touched.
+
+Only its owner can read it, as it has rows of tables.
 """
 
+import contextlib
 import json
 import re
 import socket
@@ -33,6 +36,8 @@ HEARTBEAT_FAILED = (
     "this directory"
 )
 
+PRIVATE = "700"
+
 
 class QueryFolder:
     """The folder `prefix` + `name`. Creating it also deletes the user's abandoned folders with the same prefix.
@@ -52,7 +57,7 @@ class QueryFolder:
         self._paths: Any = self._jvm.org.apache.hadoop.fs.Path
         configuration = spark._jsparkSession.sessionState().newHadoopConf()
         self._system = self._at(self.path).getFileSystem(configuration)
-        self._closed = threading.Event()
+        self._failing = self._closed = False
         self._lock = threading.Lock()
         self._created = False
 
@@ -61,11 +66,12 @@ class QueryFolder:
         with self._lock:
             if self._created:
                 return
+            self._create_private()
             self._write_heartbeat()
             # Deletes it however the application ends, unless its JVM is killed.
             self._system.deleteOnExit(self._at(self.path))
             self._created = True
-        threading.Thread(target=self._write_heartbeats, name=f"{self.path} alive", daemon=True).start()
+            _heartbeats.add(self)
         self._delete_abandoned()
 
     def exists(self, path: str) -> bool:
@@ -78,8 +84,9 @@ class QueryFolder:
 
     def delete(self) -> None:
         """Delete the folder with its contents."""
-        self._closed.set()
         with self._lock:
+            self._closed = True
+            _heartbeats.remove(self)
             if self._created:
                 self._system.delete(self._at(self.path), True)
                 self._system.cancelDeleteOnExit(self._at(self.path))
@@ -90,24 +97,24 @@ class QueryFolder:
             own = self._system.getFileStatus(self._at(f"{self.path}/{ALIVE}"))
             now, owner = own.getModificationTime(), str(own.getOwner())
             literally = re.sub(r"([\[\]{}*?\\])", r"\\\1", self._prefix)
-            found = list(self._system.globStatus(self._at(f"{literally}*/{ALIVE}")) or ())
+            # Not the heartbeats in them: those of other users cannot be read, and one of them would fail it all.
+            found = list(self._system.globStatus(self._at(f"{literally}*")) or ())
         except Exception:  # noqa: BLE001 - the next query tries again
             return
-        for heartbeat in found:
+        for folder in found:
             try:
-                if str(heartbeat.getOwner()) == owner and self._is_abandoned(heartbeat.getPath(), now):
-                    self._system.delete(heartbeat.getPath().getParent(), True)
+                if str(folder.getOwner()) == owner and self._is_abandoned(folder.getPath(), now):
+                    self._system.delete(folder.getPath(), True)
             except Exception:  # noqa: BLE001 - another query may have deleted it first, or it is not ours to delete
                 continue
 
-    def _is_abandoned(self, heartbeat: Any, now: int) -> bool:
+    def _is_abandoned(self, folder: Any, now: int) -> bool:
         oldest_alive = now - ABANDONED_AFTER_S * 1000
-        # Read again: it may have been written since the folders were listed.
+        heartbeat = self._paths(folder, ALIVE)
+        # Without a heartbeat it is not a folder of a query: then this raises an exception.
         if self._system.getFileStatus(heartbeat).getModificationTime() > oldest_alive:
             return False
-        return not self._has_newer_file(heartbeat.getParent(), oldest_alive) and not _is_running_here(
-            self._read(heartbeat)
-        )
+        return not self._has_newer_file(folder, oldest_alive) and not _is_running_here(self._read(heartbeat))
 
     def _has_newer_file(self, folder: Any, than: float) -> bool:
         """Whether a file in a folder was written later: then its query is alive, and only its heartbeat fails."""
@@ -124,6 +131,12 @@ class QueryFolder:
         finally:
             stream.close()
 
+    def _create_private(self) -> None:
+        """Create the folder so that only its owner can read it, whatever the user's umask."""
+        folder = self._at(self.path)
+        self._system.mkdirs(folder)
+        self._system.setPermission(folder, self._jvm.org.apache.hadoop.fs.permission.FsPermission(PRIVATE))
+
     def _write_heartbeat(self) -> None:
         stream = self._system.create(self._at(f"{self.path}/{ALIVE}"), True)
         try:
@@ -135,31 +148,82 @@ class QueryFolder:
         """A heartbeat that needs no disk space: set the file's time, by this host's clock."""
         self._system.setTimes(self._at(f"{self.path}/{ALIVE}"), int(time.time() * 1000), -1)
 
-    def _write_heartbeats(self) -> None:
-        failing = False
-        while not self._closed.wait(HEARTBEAT_RETRY_S if failing else HEARTBEAT_S):
-            try:
-                with self._lock:
-                    if not self._closed.is_set():
-                        self._write_heartbeat()
-                failing = False
-            except Exception as problem:  # noqa: BLE001 - the folder of a live query must not look abandoned
-                if not failing and not self._closed.is_set():
-                    message = " ".join(str(problem).split())[:300]
+    def beat(self) -> float:
+        """Write the heartbeat, unless the folder was deleted. Returns the seconds until the next; raises nothing."""
+        try:
+            with self._lock:
+                if not self._closed:
+                    self._write_heartbeat()
+            self._failing = False
+        except Exception as problem:  # noqa: BLE001 - the folder of a live query must not look abandoned
+            if not self._failing and not self._closed:
+                message = " ".join(str(problem).split())[:300]
+                with contextlib.suppress(Exception):
                     self._warn(f"{self.path}: {HEARTBEAT_FAILED}; retrying: {message}")
-                failing = True
-                self._try_touch()
+            self._failing = True
+            self._try_touch()
+        return HEARTBEAT_RETRY_S if self._failing else HEARTBEAT_S
 
     def _try_touch(self) -> None:
         try:
             with self._lock:
-                if not self._closed.is_set():
+                if not self._closed:
                     self._touch()
         except Exception:  # noqa: BLE001 - the failure was reported; the heartbeat is retried
             return
 
     def _at(self, path: str) -> Any:
         return self._paths(path)
+
+
+class Heartbeats:
+    """Writes the heartbeats of all folders of this process in one thread, which runs while there are any.
+
+    A file system that does not answer delays the heartbeats of folders on others. That does no harm for
+    `ABANDONED_AFTER_S`, and none on this host.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: dict[QueryFolder, float] = {}
+        self._thread: threading.Thread | None = None
+
+    def add(self, folder: QueryFolder) -> None:
+        """Keep a folder alive, whose first heartbeat was just written."""
+        with self._changed:
+            self._due[folder] = time.monotonic() + HEARTBEAT_S
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="qoop heartbeats", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def remove(self, folder: QueryFolder) -> None:
+        """Write no more heartbeats of a folder."""
+        with self._changed:
+            self._due.pop(folder, None)
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while (folder := self._next()) is not None:
+            wait_s = folder.beat()
+            with self._changed:
+                if folder in self._due:
+                    self._due[folder] = time.monotonic() + wait_s
+
+    def _next(self) -> QueryFolder | None:
+        """The folder whose heartbeat is due, when it is; None if there is no folder: the thread then ends."""
+        with self._changed:
+            while self._due:
+                folder, due = min(list(self._due.items()), key=lambda one: one[1])
+                wait_s = due - time.monotonic()
+                if wait_s <= 0:
+                    return folder
+                self._changed.wait(wait_s)
+            self._thread = None
+            return None
+
+
+_heartbeats = Heartbeats()
 
 
 def _this_process() -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import coalesce, concat, lit, nanvl
-from pyspark.sql.types import DataType, DoubleType, FloatType, StringType, StructType
+from pyspark.sql.types import DataType, DoubleType, FloatType, StringType, StructField, StructType
 
 from qoop.engine.connection import java_class
 from qoop.engine.session import frame_of, java_message
@@ -122,7 +122,7 @@ def filtered_by_rows(frame: DataFrame) -> DataFrame:
     numbered = frame.toDF(*map(str, range(len(fields))))
     # With their metadata, such as the declared type of CHAR, by which Spark pads what it is compared with.
     columns = [
-        _without_bounds(numbered[str(index)], field.dataType).alias(field.name, metadata=field.metadata)
+        _without_bounds(numbered[str(index)], field, frame.sparkSession).alias(field.name, metadata=field.metadata)
         for index, field in enumerate(fields)
     ]
     return numbered.select(columns)
@@ -135,13 +135,22 @@ def _has_right_bounds(kind: DataType) -> bool:
     return not is_collated and not isinstance(kind, FloatType | DoubleType)
 
 
-def _without_bounds(column: Column, kind: DataType) -> Column:
+def _without_bounds(column: Column, field: StructField, session: SparkSession) -> Column:
     """An expression that returns the column, if Spark must not compare filters with its bounds."""
-    if _has_right_bounds(kind):
+    if _has_right_bounds(field.dataType):
         return column
-    if isinstance(kind, StructType):
-        return coalesce(column, column)
-    return concat(column, lit("")) if isinstance(kind, StringType) else nanvl(column, column)
+    if isinstance(field.dataType, StringType):
+        return concat(column, lit(""))
+    if not isinstance(field.dataType, StructType):
+        return nanvl(column, column)
+    return coalesce(column, column) if field.nullable else _known_not_null(column, session)
+
+
+def _known_not_null(column: Column, session: SparkSession) -> Column:
+    """The column, in an expression that says that it is not NULL, which Spark keeps: it simplifies most others."""
+    columns = java_class(session._jvm, "org.apache.spark.sql.classic.ExpressionUtils")
+    known = java_class(session._jvm, "org.apache.spark.sql.catalyst.expressions.KnownNotNull")
+    return Column(columns.column(known(columns.expression(column._jc))))
 
 
 def define_view(view: str, frame: DataFrame) -> None:

@@ -20,9 +20,12 @@ from qoop.errors import QoopError
 from qoop.parsing.moment import EPOCH, Moment
 from qoop.parsing.spark_sql import Syntax
 
-REORDER = "org.apache.spark.sql.catalyst.optimizer.ReorderJoin"
+CATALYST = "org.apache.spark.sql.catalyst"
+REORDER = f"{CATALYST}.optimizer.ReorderJoin"
 EXCLUDED = "spark.sql.optimizer.excludedRules"
 CTE_POLICY = "spark.sql.legacy.ctePrecedencePolicy"
+VIEWS_FOLLOW_SETTINGS = "spark.sql.legacy.useCurrentConfigsForView"
+"""If it is on, the text of a view means what the session's settings say, not those that it was made with."""
 
 STAGE_CONF: Mapping[str, str] = {
     # The planner decides the join order.
@@ -55,7 +58,8 @@ def query_session(spark: SparkSession) -> SparkSession:
     """
     copy = _wrapped(spark, spark._jsparkSession.cloneSession())
     for name, value in STAGE_CONF.items():
-        copy.conf.set(name, value)
+        if name != CTE_POLICY or not _is_on(spark, VIEWS_FOLLOW_SETTINGS):
+            copy.conf.set(name, value)
     excluded = copy.conf.get(EXCLUDED, "") or ""
     copy.conf.set(EXCLUDED, ",".join(filter(None, (excluded, REORDER))))
     return copy
@@ -100,14 +104,16 @@ def require_classic_session(spark: Any) -> None:
 def syntax_of(spark: SparkSession) -> Syntax:
     """How a session reads SQL, by its settings."""
 
-    def is_on(name: str) -> bool:
-        return (spark.conf.get(name) or "").strip().lower() == "true"
-
     return Syntax(
-        case_sensitive=is_on("spark.sql.caseSensitive"),
-        quoted_names=is_on("spark.sql.ansi.enabled") and is_on("spark.sql.ansi.doubleQuotedIdentifiers"),
-        raw_strings=is_on("spark.sql.parser.escapedStringLiterals"),
+        case_sensitive=_is_on(spark, "spark.sql.caseSensitive"),
+        quoted_names=_is_on(spark, "spark.sql.ansi.enabled")
+        and _is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers"),
+        raw_strings=_is_on(spark, "spark.sql.parser.escapedStringLiterals"),
     )
+
+
+def _is_on(spark: SparkSession, name: str) -> bool:
+    return (spark.conf.get(name) or "").strip().lower() == "true"
 
 
 def current_moment(spark: SparkSession) -> Moment:
@@ -124,6 +130,26 @@ def is_command(frame: DataFrame) -> bool:
 def columns_of(frame: DataFrame) -> list[tuple[str, str]]:
     """The columns of a frame: names and types."""
     return [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
+
+
+def with_columns_like(frame: DataFrame, written: DataFrame) -> DataFrame:
+    """The frame's rows, with the columns of another frame of the same types.
+
+    That is their names, the tables by whose names a user may ask for them (`frame.select("item.i_brand")`), and what is
+    declared of them: comments, lengths of VARCHAR.
+    """
+    jvm: Any = frame.sparkSession._jvm
+    plan, wanted = (one._jdf.queryExecution().analyzed() for one in (frame, written))
+    numbers = getattr(java_class(jvm, f"{CATALYST}.expressions.NamedExpression$"), "MODULE$")
+    alias, some = java_class(jvm, f"{CATALYST}.expressions.Alias"), java_class(jvm, "scala.Option")
+    columns = [
+        alias(
+            column, like.name(), numbers.newExprId(), like.qualifier(), some.apply(like.metadata()), sequence(jvm, [])
+        )
+        for column, like in zip(items(plan.output()), items(wanted.output()), strict=True)
+    ]
+    project = java_class(jvm, f"{CATALYST}.plans.logical.Project")
+    return frame_of(frame.sparkSession, project(sequence(jvm, columns), plan))
 
 
 def java_message(problem: Py4JJavaError) -> str:

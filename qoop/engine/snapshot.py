@@ -5,7 +5,7 @@ listings that Spark made for the query as written are given to the session of th
 read by such a listing make a query run as written.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.engine.connection import java_class
 from qoop.engine.persisted import define_view
 from qoop.engine.scala import items, leaves, sequence, stored_rows
-from qoop.engine.session import EXCLUDED, frame_of
+from qoop.engine.session import CATALYST, frame_of
 from qoop.errors import QoopError
 from qoop.parsing.blocks import PREFIX
 
@@ -25,8 +25,6 @@ CACHED_FOR_EACH = 4
 """How many relations Spark must have room for, for each table: the room is divided into several parts."""
 
 EXPIRY = "spark.sql.metadataCacheTTLSeconds"
-
-CATALYST = "org.apache.spark.sql.catalyst"
 
 SAME_EACH_TIME = {
     "LocalRelation", "LogicalRDD", "ExternalRDD", "Range", "OneRowRelation", "EmptyRelation", "CommandResult",
@@ -238,26 +236,33 @@ def showing_sources(frame: DataFrame, written: DataFrame) -> DataFrame:
     """The frame, with the files that the query as written reads in its plan, where Spark looks for them.
 
     Spark refuses to overwrite what a frame reads, but does not look behind stored rows. The files are in anti-joins
-    with nothing, which Spark drops as it optimises the plan. They are not shown if the user has excluded rules of its
-    optimiser: a join that stays would lose the order of rows.
+    with nothing, which Spark drops as it optimises the plan. They are around a leaf: around the whole plan, Spark would
+    push a limit below them, and drop the query's order there.
     """
     plan = frame._jdf.queryExecution().commandExecuted()
     if not stored_rows(plan):
         return frame
     session = frame.sparkSession
-    jvm: Any = session._jvm
     sources = {_identity(session, index): leaf for leaf in _leaves(written) if (index := file_index(leaf))}
-    for source in sources.values():
+    shown = frame_of(session, _with_sources(plan, [*sources.values()], session._jvm)) if sources else frame
+    # A table that is cached from now on is not read in its new version, by what no stage has read yet.
+    shown._jdf.queryExecution().withCachedData()
+    return shown
+
+
+def _with_sources(plan: Any, sources: Sequence[Any], jvm: Any) -> Any:
+    """A plan whose first leaf is joined with nothing of each source."""
+    children = [*items(plan.children())]
+    if children:
+        return plan.withNewChildren(sequence(jvm, [_with_sources(children[0], sources, jvm), *children[1:]]))
+    for source in sources:
         nothing = java_class(jvm, f"{CATALYST}.expressions.Literal").FalseLiteral()
         empty = java_class(jvm, f"{CATALYST}.plans.logical.Filter")(nothing, source.newInstance())
         anti = getattr(java_class(jvm, f"{CATALYST}.plans.LeftAnti$"), "MODULE$")
         without = java_class(jvm, "scala.Option").empty()
         hint = java_class(jvm, f"{CATALYST}.plans.logical.JoinHint").NONE()
         plan = java_class(jvm, f"{CATALYST}.plans.logical.Join")(plan, empty, anti, without, hint)
-    shown = frame_of(session, plan) if sources and not session.conf.get(EXCLUDED, "") else frame
-    # A table that is cached from now on is not read in its new version, by what no stage has read yet.
-    shown._jdf.queryExecution().withCachedData()
-    return shown
+    return plan
 
 
 def keep(relation: Any, session: SparkSession) -> None:

@@ -25,7 +25,7 @@ from qoop.engine.failures import (
 from qoop.engine.garbage import GARBAGE, free_room
 from qoop.engine.jobs import core_seconds, tagged, tagged_beside
 from qoop.engine.prepared import PreparedQueries
-from qoop.engine.session import QueryAsWritten, columns_of
+from qoop.engine.session import QueryAsWritten, columns_of, with_columns_like
 from qoop.engine.snapshot import NoSnapshotError, refuse_cached_files
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.verification import DifferentPlanError, Verification
@@ -83,6 +83,8 @@ class SparkEngine:
         foreground: run stages in the thread that starts them, as Spark alone would run the query as written: nothing
             can happen meanwhile that has to be decided on, but its interruption.
         tag: one more tag of the jobs of stages in threads of their own.
+        declared: the result has what is declared of the columns of the query as written, not only their names, as it is
+            stored or becomes a frame of the user; takes a millisecond for each column.
         too_much: given the bytes that outputs take, why that is too much; None if it is not. With a reason, the query
             runs as written.
     """
@@ -101,10 +103,11 @@ class SparkEngine:
         measures_result: bool = True,
         foreground: bool = False,
         tag: str | None = None,
+        declared: bool = True,
         too_much: Callable[[float], str | None] = lambda stored: None,
     ) -> None:
         self._once, self._measures_result, self._foreground = once, measures_result, foreground
-        self._tag = tag
+        self._tag, self._declared = tag, declared
         self._storing: set[str] = set()
         self._verification = verification
         self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
@@ -380,10 +383,16 @@ class SparkEngine:
         return float(rows), 0.0
 
     def _with_written_names(self, frame: DataFrame) -> DataFrame:
-        """The result with the column names as written; checks that its types are those as written."""
+        """The result with the columns as written; checks that they have the same types.
+
+        Raises:
+            ResultTypeError: they have not.
+        """
         types, expected = ([kind for _, kind in columns] for columns in (columns_of(frame), self._written.columns))
         if types != expected:
             raise ResultTypeError(f"the plan's result has types {', '.join(types)} instead of {', '.join(expected)}")
+        if self._declared:
+            return with_columns_like(frame, self._written.analysed)
         return frame.toDF(*(name for name, _ in self._written.columns))
 
     def _cancel_again(self) -> None:

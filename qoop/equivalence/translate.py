@@ -37,6 +37,9 @@ AS_WRITTEN = {"GetStructField": {"name"}}
 TIMES = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime"}
 """Expressions that have one value in each job, which may not be the same in all stages."""
 
+RANDOM = {"AesEncrypt": "aes_encrypt"}
+"""Expressions that Spark calls deterministic and that have another value each time, by class."""
+
 OUTER = {"LeftOuter", "LeftSemi", "LeftAnti"}
 
 NOT_WRITTEN = {
@@ -360,6 +363,8 @@ class _Translator:
             if name in self._constants:
                 return self._constants[name]
             raise UnverifiableError("the current time is read in a view, so each stage would have its own")
+        if node.kind in RANDOM:
+            raise UnverifiableError(f"{RANDOM[node.kind]} has another value each time")
         if node.kind in COMPARISONS:
             left, right = (self.expression(child) for child in node.children)
             return COMPARISONS[node.kind](left, right)

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, log, sqrt
 
 import numpy as np
 
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import UNKNOWN, ColumnStatistics, TableStatistics
-from qoop.plans.graph import RelationSet
+from qoop.plans.graph import RelationSet, members
 from qoop.plans.plan import Block
 from qoop.plans.predicate import Column
 
@@ -68,17 +69,14 @@ class Cardinalities:
         self._factors = [
             factor + pessimism * uncertainty for factor, uncertainty in zip(learned, uncertainties, strict=True)
         ]
+        self._is_corrected = any(self._factors)
         self._rows = {relations: max(rows, 1.0) for relations, rows in counted.items()}
 
     def rows(self, relations: RelationSet) -> float:
         """Rows of the join of a set of relations."""
         known = self._rows.get(relations)
         if known is None:
-            error = sum(
-                factor
-                for source, factor in zip(self.prior.sources, self._factors, strict=True)
-                if factor and source.relations & ~relations == 0
-            )
+            error = sum(self._factors[place] for place in self._involved(relations)) if self._is_corrected else 0.0
             known = min(max(self.prior.rows(relations) * exp(min(error, LARGEST_ERROR)), 1.0), MOST_ROWS)
             self._rows[relations] = known
         return known
@@ -99,15 +97,30 @@ class Cardinalities:
         """The standard deviation of the logarithm of a set's estimate; 0 once the set was counted."""
         if relations in self._counted:
             return 0.0
-        involved = (source.uncertainty for source in self.prior.sources if source.relations & ~relations == 0)
-        return sqrt(sum(uncertainty**2 for uncertainty in involved))
+        return sqrt(sum(self.prior.sources[place].uncertainty ** 2 for place in self._involved(relations)))
+
+    def _involved(self, relations: RelationSet) -> list[int]:
+        """The places of the sources of error that lie within a set of relations, ascending."""
+        found: list[int] = []
+        for i in members(relations):
+            found += [place for place, others in self._sources_of[i] if others & ~relations == 0]
+        return sorted(found)
+
+    @cached_property
+    def _sources_of(self) -> list[list[tuple[int, RelationSet]]]:
+        """For each relation, the sources of error of which it is the last, by place, and the relations of each.
+
+        Many tables joined on one key have a source for each pair: most sets of relations include few of them.
+        """
+        found: list[list[tuple[int, RelationSet]]] = [[] for _ in self.graph.relations]
+        for place, source in enumerate(self.prior.sources):
+            found[source.relations.bit_length() - 1].append((place, source.relations))
+        return found
 
     def _measurements(self) -> list[Measurement]:
         return [
             Measurement(
-                involved=tuple(
-                    place for place, source in enumerate(self.prior.sources) if source.relations & ~relations == 0
-                ),
+                involved=tuple(self._involved(relations)),
                 error=log(max(rows, 0.5)) - log(self.prior.rows(relations)),
             )
             for relations, rows in self._counted.items()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from math import inf, isfinite
 from statistics import median
 
 from qoop.plans.plan import AS_WRITTEN
@@ -187,7 +188,9 @@ def busy_part(runs: Sequence[PastRun], cold: bool) -> float | None:
     With it the next such run need not be measured, which takes longer the more jobs it has.
     """
     written = [run for run in runs if not run.planned and run.cold == cold]
-    return written[-1].core_seconds / (written[-1].seconds * written[-1].slots) if written else None
+    available = written[-1].seconds * written[-1].slots if written else 0.0
+    part = written[-1].core_seconds / available if available > 0.0 else inf
+    return part if isfinite(part) else None
 
 
 def _runs_since(runs: Sequence[PastRun], planned: bool) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isnan
 from typing import Any, Generic, Protocol, TypeVar
 
 from qoop.estimate.cost import Work
@@ -32,7 +33,7 @@ MAX_CONCURRENT_STAGES = 4
 
 def max_concurrent(slots: float) -> int:
     """How many stages of a query run at the same time on a share."""
-    return max(1, min(MAX_CONCURRENT_STAGES, int(slots)))
+    return int(max(1, min(MAX_CONCURRENT_STAGES, slots)))
 
 
 def completion_time(stages: Sequence[Task[Key]], slots: float) -> float:
@@ -46,13 +47,13 @@ def completion_time(stages: Sequence[Task[Key]], slots: float) -> float:
 
 
 def finish_times(stages: Sequence[Task[Key]], slots: float) -> Mapping[Key, float]:
-    """Seconds until each stage has finished."""
+    """Seconds until each stage has finished; infinite for one whose work is infinite or NaN, and those behind it."""
     done: dict[Key, float] = {}
-    fixed = {stage.key: stage.work.fixed_seconds for stage in stages}
-    left = {stage.key: stage.work.core_seconds for stage in stages}
+    fixed = {stage.key: _or_never(stage.work.fixed_seconds) for stage in stages}
+    left = {stage.key: _or_never(stage.work.core_seconds) for stage in stages}
     running = [stage for stage in stages if stage.running]
     ranked = [stage for stage in stages if not stage.running]
-    ranked.sort(key=lambda stage: (stage.work.seconds(slots), stage.key))
+    ranked.sort(key=lambda stage: (_or_never(stage.work.seconds(slots)), stage.key))
     waiting = {stage.key: stage.depends_on & fixed.keys() for stage in ranked}
     places, now = max_concurrent(slots), 0.0
     while running or waiting:
@@ -65,8 +66,10 @@ def finish_times(stages: Sequence[Task[Key]], slots: float) -> Mapping[Key, floa
         computing = [stage for stage in running if fixed[stage.key] <= _NOTHING]
         speeds = _divide(computing, slots)
         steps = [fixed[stage.key] for stage in running if fixed[stage.key] > _NOTHING]
-        steps += [left[key] / speed for key, speed in speeds.items()]
+        steps += [_or_never(left[key] / speed) for key, speed in speeds.items()]
         step = max(min(steps), 0.0)
+        if step == inf:
+            return done | dict.fromkeys([*(stage.key for stage in running), *waiting], inf)
         now += step
         for stage in running:
             key = stage.key
@@ -81,6 +84,11 @@ def finish_times(stages: Sequence[Task[Key]], slots: float) -> Mapping[Key, floa
 
 
 _NOTHING = 1e-9
+
+
+def _or_never(seconds: float) -> float:
+    """The seconds; infinite if they are undefined."""
+    return inf if isnan(seconds) else seconds
 
 
 def _divide(stages: Sequence[Task[Key]], slots: float) -> dict[Key, float]:

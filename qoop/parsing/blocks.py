@@ -20,6 +20,15 @@ from qoop.plans.plan import ROOT
 
 PREFIX = "qoop_"
 
+MAX_NODES = 20_000
+"""How many nodes the tree of a query may have; the planner copies and walks it often, which takes over a second then.
+
+The largest of TPC-DS has 1,300.
+"""
+
+MAX_DEPTH = 1_000
+"""How deep it may be: the time to resolve names grows with the square of it."""
+
 NONDETERMINISTIC = (
     exp.Rand,
     exp.Randn,
@@ -80,6 +89,7 @@ def split_query(query: exp.Query, catalogue: Catalogue, syntax: Syntax = USUAL) 
         UnknownNameError: a table or column does not exist.
         CannotSplitError: only the query as written is certain to give the right answer.
     """
+    _check_size(query)
     _check_can_be_split(query, syntax)
     query = query.copy()
     _keep_field_names(query)
@@ -130,6 +140,19 @@ class _BlockNames:
             name = f"{PREFIX}{wanted}_{number}"
         self._taken.add(name)
         return name
+
+
+def _check_size(query: exp.Query) -> None:
+    """Check, level by level, that planning the query takes less time than it may save."""
+    nodes, level = 0, [query]
+    for _ in range(MAX_DEPTH):
+        nodes += len(level)
+        if nodes > MAX_NODES:
+            raise CannotSplitError(f"the text of the query is too long for the planner: over {MAX_NODES:,} expressions")
+        level = [child for node in level for child in node.iter_expressions()]
+        if not level:
+            return
+    raise CannotSplitError("the query is nested too deeply for the planner")
 
 
 def _check_can_be_split(query: exp.Query, syntax: Syntax) -> None:

@@ -151,8 +151,17 @@ def _push_down(blocks: _Blocks, target: str, pushed: AliasFilter, types: Mapping
         below = _below_block(block, pushed)
         if below is not None:
             where = block.args.get("where")
-            parts = [*([where.this] if where else []), simplify(below, dialect=DIALECT)]
+            parts = [*([where.this] if where else []), _constant_or_same(below)]
             block.set("where", exp.Where(this=all_of(parts)))
+
+
+def _constant_or_same(condition: exp.Expr) -> exp.Expr:
+    """TRUE or FALSE if literals have made the condition that.
+
+    Anything else stays in the order in which it is written: a part that raises errors may stand behind its guard.
+    """
+    simplified = simplify(condition.copy(), dialect=DIALECT)
+    return simplified if isinstance(simplified, exp.Boolean) else condition
 
 
 def _push_into_branches(

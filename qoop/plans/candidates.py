@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from qoop.plans.effort import Effort
 from qoop.plans.graph import JoinGraph, RelationSet, size
 from qoop.plans.plan import BlockPlan, Plan, PlanShape, Query, cuts_where
 from qoop.plans.trees import Join, JoinCost, Leaf, Tree, best_trees, joins, shape, tree_as_written, tree_of
@@ -45,20 +46,25 @@ def candidates(
             block, the cost of a join and the rows of a set. The best trees under each are retained, so that a good plan
             is available whatever row counts are measured.
         max_plans: how many plans to return at most.
+
+    Raises:
+        CannotSplitError: the query has too many joins to compare their orders.
     """
+    effort = Effort()
     parts = {
-        block: _parts(query.blocks[block].graph, [view(block) for view in views], cut_policy) for block in query.planned
+        block: _parts(query.blocks[block].graph, [view(block) for view in views], cut_policy, effort)
+        for block in query.planned
     }
     return _combined(query, parts, max_plans)
 
 
 def _parts(
-    graph: JoinGraph | None, views: list[tuple[JoinCost, RowEstimates]], cut_policy: CutPolicy
+    graph: JoinGraph | None, views: list[tuple[JoinCost, RowEstimates]], cut_policy: CutPolicy, effort: Effort
 ) -> list[BlockPlan]:
     """Ways to compute one block, best first, alternating between the views."""
     assert graph is not None
-    beam = 32 if len(graph.relations) <= 12 else 12
-    ranked = [[(one.tree, rows) for one in best_trees(graph, cost, beam)] for cost, rows in views]
+    beam = beam_for(len(graph.relations))
+    ranked = [[(one.tree, rows) for one in best_trees(graph, cost, beam, effort=effort)] for cost, rows in views]
     ranked[-1].append((tree_as_written(graph), views[0][1]))
     found: dict[object, BlockPlan] = {}
     for place in range(max(len(trees) for trees in ranked)):
@@ -67,6 +73,13 @@ def _parts(
                 tree, _ = trees[place]
                 found.setdefault(shape(tree), BlockPlan(tree, _cuts(tree, views[0][1], cut_policy)))
     return list(found.values())
+
+
+def beam_for(relations: int) -> int:
+    """How many forests a search retains: fewer for many relations, since each then has more joins to compare."""
+    if relations <= 12:
+        return 32
+    return max(1, min(12, 4800 // relations**2))
 
 
 def _cuts(tree: Tree, rows: RowEstimates, cut_policy: CutPolicy) -> frozenset[RelationSet]:

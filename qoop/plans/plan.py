@@ -6,6 +6,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
 
+from qoop.errors import CannotSplitError
 from qoop.plans.graph import JoinGraph, RelationSet
 from qoop.plans.predicate import Column
 from qoop.plans.trees import Join, Tree, joins
@@ -54,6 +55,10 @@ AS_WRITTEN = "as written"
 
 RESULT = StageId(ROOT, BLOCK_RESULT)
 """The stage whose output is the query's result, in every plan."""
+
+
+MAX_FRAGMENTS = 10_000
+"""How many blocks a stage may compute. CTEs that each read the one before twice double it: Spark computes each anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +126,11 @@ class Query:
     def computed_inside(self, block: str) -> frozenset[str]:
         """A block and the blocks that are computed inside it, because their results are not stored."""
         found = {block}
-        for name in self.blocks[block].sources():
-            if name in self.blocks and not self.blocks[name].shared:
-                found |= self.computed_inside(name)
+        # Readers come after what they read.
+        for name in reversed(list(self.blocks)):
+            if name in found:
+                read = self.blocks[name].sources() & self.blocks.keys()
+                found |= {other for other in read if not self.blocks[other].shared}
         return frozenset(found)
 
     @cached_property
@@ -238,7 +245,11 @@ class Plan:
         return self.content(stage, ready).reads
 
     def content(self, stage: StageId, ready: frozenset[StageId] = frozenset()) -> StageContent:
-        """What a stage computes and reads once the stages in `ready` have finished."""
+        """What a stage computes and reads once the stages in `ready` have finished.
+
+        Raises:
+            CannotSplitError: it computes too many blocks.
+        """
         if self.as_written:
             ready = frozenset()
         known = self._contents.get((stage, ready))
@@ -318,7 +329,10 @@ class Plan:
                 inner = self.content(result, ready)
                 known = {one.block for one in fragments} & self._computed_once
                 new = [one for one in inner.fragments if one.block not in known]
-                fragments += new * self._times_in_one(name)
+                times = self._times_in_one(name)
+                if len(fragments) + len(new) * times > MAX_FRAGMENTS:
+                    raise CannotSplitError(f"the query computes its CTEs more than {MAX_FRAGMENTS:,} times")
+                fragments += new * times
                 reads |= inner.reads
         return StageContent(tuple(fragments), frozenset(reads))
 

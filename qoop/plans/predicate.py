@@ -1,13 +1,13 @@
 """Predicates in the form that the estimator reads, beside the SQL that runs."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Literal = int | float | str | bool
 """Dates and timestamps are ISO strings."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Column:
+class Column(NamedTuple):
     """A column of a relation of one block; generated SQL uses its `output` name, which is unique in the block."""
 
     relation: str

@@ -1,10 +1,11 @@
 """Join trees over the relations of one graph, and a beam search for many good ones."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from qoop.plans.graph import JoinGraph, RelationSet
+from qoop.plans.effort import Effort
+from qoop.plans.graph import JoinGraph, RelationSet, members
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,26 +88,39 @@ class RankedTree:
     cost: float
 
 
+class _Pair(NamedTuple):
+    """Two trees of a forest that an equality connects, in the order of the forest, and the cost of joining them."""
+
+    cost: float
+    left: Tree
+    right: Tree
+
+
 @dataclass(frozen=True, slots=True)
 class _Forest:
-    """Trees that cover a graph. `sets`: the relations of each; `shape`: those of all their joins."""
+    """Trees that cover a graph.
+
+    `sets`: the relations of each. `shape`: those of all their joins. `pairs`: every join that can be next.
+    """
 
     parts: tuple[Tree, ...]
     cost: float
     sets: frozenset[RelationSet]
     shape: frozenset[RelationSet]
+    pairs: list[_Pair]
 
 
 class _Step(NamedTuple):
-    """A forest in which trees number `left` < `right` are to be joined, and its cost then."""
+    """A forest in which two trees are to be joined, and its cost then."""
 
     cost: float
     forest: _Forest
-    left: int
-    right: int
+    pair: _Pair
 
 
-def best_trees(graph: JoinGraph, cost: JoinCost, beam: int = 32, alternatives: int = 3) -> list[RankedTree]:
+def best_trees(
+    graph: JoinGraph, cost: JoinCost, beam: int = 32, alternatives: int = 3, effort: Effort | None = None
+) -> list[RankedTree]:
     """Find cheap join trees by a bottom-up beam search: each step extends every forest by each possible join.
 
     Cross joins occur only between connected components, which are joined last. The search does not distinguish the two
@@ -116,8 +130,13 @@ def best_trees(graph: JoinGraph, cost: JoinCost, beam: int = 32, alternatives: i
         cost: the cost of one join.
         beam: how many forests, counting those over the same sets of relations once, survive a step.
         alternatives: how many forests over the same sets survive, so that the trees found differ inside too.
+        effort: the work that the search may take.
+
+    Raises:
+        CannotSplitError: it would take more.
     """
-    ranked = [_search(graph, part, cost, beam, alternatives) for part in graph.components()]
+    search = _Search(graph, cost, beam, alternatives, effort or Effort())
+    ranked = [search.trees(part) for part in graph.components()]
     result = ranked[0]
     for others in ranked[1:]:
         best = others[0]
@@ -137,53 +156,67 @@ def tree_as_written(graph: JoinGraph) -> Tree:
     return tree
 
 
-def _search(graph: JoinGraph, part: RelationSet, cost: JoinCost, beam: int, alternatives: int) -> list[RankedTree]:
-    leaves = tuple(Leaf(1 << i) for i in range(len(graph.relations)) if part >> i & 1)
-    forests = [_Forest(leaves, 0.0, frozenset(leaf.relations for leaf in leaves), frozenset())]
-    for _ in range(len(leaves) - 1):
-        forests = _best(_steps(graph, forests, cost), beam, alternatives)
-    ranked = sorted(forests, key=lambda forest: forest.cost)
-    return [RankedTree(forest.parts[0], forest.cost) for forest in ranked]
+class _Search:
+    """A beam search for the trees of a connected part of a graph; see `best_trees`."""
 
+    def __init__(self, graph: JoinGraph, cost: JoinCost, beam: int, alternatives: int, effort: Effort) -> None:
+        self._graph, self._cost, self._beam, self._alternatives = graph, cost, beam, alternatives
+        self._effort = effort
 
-def _steps(graph: JoinGraph, forests: list[_Forest], cost: JoinCost) -> list[_Step]:
-    """Every way to extend a forest by one join."""
-    found: list[_Step] = []
-    known: dict[tuple[RelationSet, RelationSet], float] = {}
-    for forest in forests:
-        reaches = [graph.reach(part.relations) for part in forest.parts]
-        for i, one in enumerate(forest.parts):
-            for j in range(i):
-                other = forest.parts[j]
-                if not reaches[i] & other.relations:
-                    continue
-                pair = (one.relations, other.relations)
-                price = known.get(pair)
-                if price is None:
-                    price = known[pair] = cost(*pair)
-                found.append(_Step(forest.cost + price, forest, j, i))
-    return found
+    def trees(self, part: RelationSet) -> list[RankedTree]:
+        """The trees found, cheapest first."""
+        leaves = tuple(Leaf(1 << i) for i in members(part))
+        pairs = [pair for place, leaf in enumerate(leaves) for pair in self._pairs(leaves[:place], leaf)]
+        forests = [_Forest(leaves, 0.0, frozenset(leaf.relations for leaf in leaves), frozenset(), pairs)]
+        for _ in range(len(leaves) - 1):
+            forests = self._best([step for forest in forests for step in _steps(forest)])
+        ranked = sorted(forests, key=lambda forest: forest.cost)
+        return [RankedTree(forest.parts[0], forest.cost) for forest in ranked]
 
+    def _pairs(self, others: Sequence[Tree], tree: Tree) -> list[_Pair]:
+        """A tree with each of the others that it can be joined with."""
+        reach = self._graph.reach(tree.relations)
+        near = [other for other in others if other.relations & reach]
+        # The more relations, the longer an estimate takes.
+        self._effort.spend(len(near) * len(self._graph.relations))
+        return [_Pair(self._cost(tree.relations, other.relations), other, tree) for other in near]
 
-def _best(steps: list[_Step], beam: int, alternatives: int) -> list[_Forest]:
-    """The cheapest forests: of at most `beam` different sets of trees, at most `alternatives` each.
+    def _best(self, steps: list[_Step]) -> list[_Forest]:
+        """The cheapest forests: of at most `beam` different sets of trees, at most `alternatives` each.
 
-    Complete trees all cover the same set, so of them `beam` are retained.
-    """
-    retained: dict[frozenset[RelationSet], list[_Forest]] = {}
-    for step in sorted(steps, key=lambda step: step.cost):
-        before, (_, _, i, j) = step.forest, step
-        left, right = before.parts[i], before.parts[j]
-        union = left.relations | right.relations
-        sets = before.sets - {left.relations, right.relations} | {union}
-        same = retained.get(sets)
-        if same is None:
-            if len(retained) == beam:
+        Complete trees all cover the same set, so of them `beam` are retained.
+        """
+        self._effort.spend(len(steps))
+        retained: dict[frozenset[RelationSet], list[_Forest]] = {}
+        unions: set[RelationSet] = set()
+        for step in sorted(steps, key=lambda step: step.cost):
+            before, (_, left, right) = step.forest, step.pair
+            union = left.relations | right.relations
+            if len(retained) == self._beam and union not in unions:
                 continue
-            same = retained[sets] = []
-        joins_of = before.shape | {union}
-        limit = beam if len(sets) == 1 else alternatives
-        if len(same) < limit and all(other.shape != joins_of for other in same):
-            rest = (*before.parts[:i], *before.parts[i + 1 : j], *before.parts[j + 1 :])
-            same.append(_Forest((*rest, joined(left, right)), step.cost, sets, joins_of))
-    return [forest for same in retained.values() for forest in same]
+            sets = before.sets - {left.relations, right.relations} | {union}
+            same = retained.get(sets)
+            if same is None:
+                if len(retained) == self._beam:
+                    continue
+                same = retained[sets] = []
+                unions |= sets
+            joins_of = before.shape | {union}
+            limit = self._beam if len(sets) == 1 else self._alternatives
+            if len(same) < limit and all(other.shape != joins_of for other in same):
+                same.append(self._after(step, sets, joins_of))
+        return [forest for same in retained.values() for forest in same]
+
+    def _after(self, step: _Step, sets: frozenset[RelationSet], joins_of: frozenset[RelationSet]) -> _Forest:
+        """The forest after a step."""
+        before, (_, left, right) = step.forest, step.pair
+        tree = joined(left, right)
+        others = tuple(part for part in before.parts if not part.relations & tree.relations)
+        untouched = [pair for pair in before.pairs if not (pair.left.relations | pair.right.relations) & tree.relations]
+        pairs = untouched + self._pairs(others, tree)
+        return _Forest((*others, tree), step.cost, sets, joins_of, pairs)
+
+
+def _steps(forest: _Forest) -> Iterator[_Step]:
+    """Every way to extend a forest by one join."""
+    return (_Step(forest.cost + pair.cost, forest, pair) for pair in forest.pairs)

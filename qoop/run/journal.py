@@ -127,37 +127,70 @@ class QueryJournal:
             self._warn(_warning(written.path, problem))
 
 
+def remove_earlier(path: str | Path) -> None:
+    """Remove an earlier query's journal, if there is one.
+
+    Raises:
+        QoopError: the file is not a journal, is in use, or cannot be removed.
+    """
+    path = Path(path)
+    try:
+        _remove(path)
+    except Timeout:
+        raise _in_use(path) from None
+    except OSError as problem:
+        raise _not_writable(path, problem) from None
+
+
 def _open(path: Path, warn: Callable[[str], None]) -> RecordFile | None:
     """An empty journal that only its owner can read; None if the disk is full.
 
     Raises:
         QoopError: the file is not a journal, is in use, or cannot be written.
     """
-    if path.is_dir():
-        raise QoopError(f"--journal {str(path)!r}: is a directory; choose a file")
     try:
-        if path.exists():
-            _remove(path)
+        _remove(path)
         return RecordFile(path)
     except (Timeout, JournalInUseError):
-        raise QoopError(f"--journal {str(path)!r}: in use by another query; choose another file") from None
+        raise _in_use(path) from None
     except (JournalError, OSError) as problem:
         if _errno(problem) not in _FULL:
-            raise QoopError(f"--journal {str(path)!r}: {_message(problem)}; choose a writable file") from None
+            raise _not_writable(path, problem) from None
         warn(_warning(path, problem))
         return None
 
 
 def _remove(path: Path) -> None:
     """Remove an earlier journal, unless it is in use: only a new file is sure to be readable by its owner alone."""
+    if not path.exists():
+        return
+    if path.is_dir():
+        raise QoopError(f"--journal {str(path)!r}: is a directory; choose a file")
     if not path.is_file():
         raise QoopError(f"--journal {str(path)!r}: not a regular file; choose another file")
     with path.open("rb") as file:
         first = file.readline()
-    if first and decode(first) is None:
+    if first and not _begins_query_journal(first):
         raise QoopError(f"--journal {str(path)!r}: not a query journal; choose another file")
     with FileLock(f"{path}.lock", timeout=0, mode=0o600):
         path.unlink()
+
+
+def _begins_query_journal(line: bytes) -> bool:
+    """Whether a file's first line is that of a query's journal: journals of the arbiter have the same form."""
+    try:
+        record: Any = decode(line)
+    except ValueError:
+        return False
+    return isinstance(record, dict) and record.get("kind") == "query" and isinstance(record.get("text"), str)
+
+
+def _in_use(path: Path) -> QoopError:
+    return QoopError(f"--journal {str(path)!r}: in use by another query; choose another file")
+
+
+def _not_writable(path: Path, problem: Exception) -> QoopError:
+    return QoopError(f"--journal {str(path)!r}: {_message(problem)}; choose a writable file")
 
 
 def _abandon(records: RecordFile) -> None:

@@ -33,7 +33,9 @@ MAX_QUERIES = 1000
 MAX_BYTES = 128 * 1024
 """No file of ours is larger."""
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Measurable = Annotated[float, Field(ge=1e-6, le=1e12, allow_inf_nan=False)]
+"""Seconds or slots; no run has others, and their products could be 0 or overflow."""
+
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Rows = Annotated[float, Field(ge=0, le=2.0**63, allow_inf_nan=False)]
 
@@ -44,8 +46,8 @@ Signature = Annotated[str, Field(max_length=32)]
 class _Run(BaseModel):
     model_config = ConfigDict(frozen=True)
     planned: bool
-    seconds: Positive
-    slots: Positive
+    seconds: Measurable
+    slots: Measurable
     core_seconds: NotNegative
     cold: bool
     kept: bool = False

@@ -19,6 +19,7 @@ from qoop.submit.stderr import MESSAGES, relay_to_stderr
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError, new_request_id
 from yarn_plugin.console import err
+from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.validation import expectation
 
@@ -161,7 +162,7 @@ def _deregister(client: ArbiterClient, app: str) -> None:
 def _print(line: str) -> None:
     """Print on stderr, if there is still a terminal."""
     with contextlib.suppress(OSError):
-        err.print(f"qoop: {line}", soft_wrap=True)
+        err.print(escape_controls(f"qoop: {line}"), soft_wrap=True)
 
 
 def _allocation_step(client: ArbiterClient) -> int:

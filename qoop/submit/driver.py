@@ -5,6 +5,7 @@ import logging
 import re
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,14 +24,16 @@ from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
 from qoop.feedback.profile import ProfileFeed, fixed_share, read_profile
 from qoop.parsing.statement import ParsedText
 from qoop.replan.decision import Rules
+from qoop.run.journal import remove_earlier
 from qoop.run.progress import ProgressLines
-from qoop.run.query_run import Feed, Outcome
+from qoop.run.query_run import Feed, Outcome, QueryFailedError
 from qoop.submit import rows
 from qoop.submit.job import Job
 from qoop.submit.stderr import redirect_stderr
 from qoop.tables.folder import FolderCatalogue
 from yarn_plugin import console
-from yarn_plugin.errors import ReportedError
+from yarn_plugin.control_characters import escape_controls
+from yarn_plugin.errors import ReportedError, describe
 from yarn_plugin.quantities import count
 
 
@@ -94,7 +97,7 @@ def _interrupt(number: int, frame: object) -> None:
 def _print(line: str) -> None:
     """Print on stderr, if it can still be written."""
     with contextlib.suppress(OSError):
-        console.err.print(f"qoop: {line}", soft_wrap=True)
+        console.err.print(escape_controls(f"qoop: {line}"), soft_wrap=True)
 
 
 def _stop(spark: SparkSession) -> None:
@@ -110,16 +113,35 @@ def _stop(spark: SparkSession) -> None:
 
 def run(spark: SparkSession, job: Job) -> None:
     """Run a job in a Spark session."""
+    lines = ProgressLines(console.err)
+    _prepare_files(job)
     parsed = ParsedText(job.text, partial(syntax_of, spark))
     if job.tables is not None:
-        for name, path in _tables(Path(job.tables), parsed).items():
-            spark.read.parquet(path).createOrReplaceTempView(name)
-    lines = ProgressLines(console.err)
+        _show_tables(spark, Path(job.tables), parsed, lines.warn)
     options = _options(spark, job, lines)
-    outcome = _execute(spark, job, parsed, options)
+    try:
+        outcome = _execute(spark, job, parsed, options)
+    except BaseException:
+        if job.journal is not None and Path(job.journal).exists():
+            _write_report(job, lines.warn)
+        raise
     lines.summary(outcome)
+    _write_report(job, lines.warn)
+
+
+def _prepare_files(job: Job) -> None:
+    """Check that a report can be written, and remove an earlier query's journal: this one may write none.
+
+    Raises:
+        ReportError: the report cannot be written.
+        QoopError: the journal is not one, is in use, or cannot be removed.
+    """
     if job.report is not None:
-        _write_report(job)
+        from qoop.report import check_writable
+
+        check_writable(Path(job.report))
+    if job.journal is not None:
+        remove_earlier(job.journal)
 
 
 def _execute(spark: SparkSession, job: Job, parsed: ParsedText, options: Options) -> Outcome:
@@ -162,31 +184,73 @@ def _feed(spark: SparkSession, job: Job) -> Feed:
     return fixed_share(job.slots or float(spark.sparkContext.defaultParallelism))
 
 
-def _tables(folder: Path, parsed: ParsedText) -> dict[str, str]:
-    """The paths of the tables that a query names; of all tables in the folder if the planner cannot parse the query."""
+def _show_tables(spark: SparkSession, folder: Path, parsed: ParsedText, warn: Callable[[str], None]) -> None:
+    """Make a view of each table that a query names; of all in the folder if the planner cannot parse the query.
+
+    Raises:
+        TablesError: the folder does not exist, or has no tables.
+        pyspark.errors.PySparkException, Py4JError: Spark cannot read a table that the query names.
+    """
     catalogue = FolderCatalogue(folder)
-    named = parsed.statement.table_names if parsed.statement is not None else frozenset(catalogue.tables)
+    named = parsed.statement.table_names if parsed.statement is not None else None
+    for name in catalogue.tables if named is None else sorted(named & catalogue.tables.keys()):
+        try:
+            _show_table(spark, name, catalogue.path(name))
+        except (PySparkException, Py4JError, UnicodeError) as problem:
+            if named is not None or name in parsed.text.lower():
+                raise
+            warn(f"--tables {str(folder)!r}: {catalogue.path(name).name!r} is left out: {_first_line(problem)}")
+
+
+def _show_table(spark: SparkSession, name: str, path: Path) -> None:
     # Without the scheme Spark would look in the default file system, on a cluster usually HDFS.
-    return {name: f"file://{catalogue.path(name).absolute()}" for name in catalogue.tables if name in named}
+    literally = GLOB.sub(r"\\\1", str(path.absolute()))
+    quoted = name.replace("`", "``")
+    spark.read.parquet(f"file://{literally}").createOrReplaceTempView(f"`{quoted}`")
 
 
-def _write_report(job: Job) -> None:
+GLOB = re.compile(r"([\[\]{}*?\\])")
+"""The characters of a path that Hadoop does not take literally."""
+
+
+def _write_report(job: Job, warn: Callable[[str], None]) -> None:
+    """Write the report of a query that has ended. Whatever fails, it has ended all the same: that is a warning."""
+    if job.report is None or job.journal is None:
+        return
+    if not Path(job.journal).exists():
+        warn(f"--report {job.report!r}: not written; Spark executed the statement as it is, so nothing was recorded")
+        return
     from qoop.report import write_report
 
-    if job.journal is not None and job.report is not None:
+    try:
         write_report(Path(job.report), {"query": Path(job.journal)})
+    except ReportedError as problem:
+        warn(f"--report: {problem}")
+    except Exception as problem:  # noqa: BLE001 - see above
+        warn(f"--report {job.report!r}: not written; {describe(problem)}")
+
+
+def _first_line(problem: Exception) -> str:
+    if isinstance(problem, Py4JJavaError):
+        return java_message(problem)
+    return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
 
 
 def _message(problem: Exception, spark: SparkSession | None, job: Job) -> str:
     """The problem in one line, without the query and plan that Spark prints below it."""
     if isinstance(problem, Py4JJavaError):
-        return java_message(problem)
+        return _first_line(problem)
+    if isinstance(problem, QueryFailedError):
+        return QUOTED_QUERY.sub("", " ".join(str(problem).split()))
     if not isinstance(problem, PySparkException):
         return " ".join(str(problem).split()) or type(problem).__name__
     position = POSITION.search(str(problem))
     where = f"query, line {position['line']}, position {int(position['offset']) + 1}: " if position else ""
     return where + _spark_message(problem, spark, job)
 
+
+QUOTED_QUERY = re.compile(r"\s*== (SQL|DataFrame)\b.*")
+"""What Spark appends to a message: the part of the query that failed."""
 
 POSITION = re.compile(r"\bline (?P<line>\d+),? pos (?P<offset>\d+)")
 """How Spark prints a position in the query; the offset is from 0."""
@@ -202,9 +266,7 @@ def _spark_message(problem: PySparkException, spark: SparkSession | None, job: J
         return f"column {_plain(values.get('objectName', ''))!r} not found; did you mean one of {similar}?"
     if condition == "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION":
         return f"column {_plain(values.get('objectName', ''))!r} not found"
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    text = lines[0] if lines else type(problem).__name__
-    text = text.removeprefix(f"[{condition}] ").partition(" SQLSTATE: ")[0].rstrip(".")
+    text = _first_line(problem).removeprefix(f"[{condition}] ").partition(" SQLSTATE: ")[0].rstrip(".")
     return f"{text[:1].lower()}{text[1:]} ({condition})" if condition else text
 
 

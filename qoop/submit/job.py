@@ -186,6 +186,27 @@ def spark_defaults(flags: Sequence[str], environment: Mapping[str, str]) -> dict
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
+OPTIONS = {"text": "-e", "row_format": "--format", "verify": "--ca-file"}
+"""The options whose names are not those of their values."""
+
+
+def check_unicode(given: Mapping[str, object]) -> None:
+    """Check the values of options, by name: as JSON and in Java, texts are Unicode.
+
+    Raises:
+        BadInputError: one has bytes that are not UTF-8.
+    """
+    for name, value in given.items():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, str | Path) and not _is_unicode(str(part)):
+                raise BadInputError(OPTIONS.get(name, f"--{name.replace('_', '-')}"), str(part), "must be UTF-8")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text of the command line, where Python marks other bytes as lone surrogates, was UTF-8."""
+    return text.encode("utf-8", errors="replace").decode() == text
+
+
 def read_query(file: str | None, text: str | None) -> str:
     """The text of the query, from a file or from -e.
 
@@ -199,14 +220,15 @@ def read_query(file: str | None, text: str | None) -> str:
     if text is None:
         assert file is not None
         try:
-            text = Path(file).read_text(encoding="utf-8")
+            # Some editors begin a file with a byte order mark.
+            text = Path(file).read_text(encoding="utf-8-sig")
         except OSError as problem:
             raise SubmissionError(
                 f"query {file!r}: {os_reason(problem)}; the last argument must be QUERY.sql"
             ) from None
         except UnicodeDecodeError:
             raise SubmissionError(f"query {file!r}: not valid UTF-8") from None
-    if not text.isascii() and text.encode("utf-8", errors="replace").decode() != text:
+    if not _is_unicode(text):
         raise SubmissionError(f"query {file or '-e'!r}: not valid UTF-8")
     if not text.strip():
         raise SubmissionError(f"query {file or '-e'!r}: the text is empty")

@@ -11,17 +11,24 @@ from typing import Any, Literal
 
 from yarn_plugin import console
 
+MAX_WIDTH = 10_000
+"""The width of a table's column; a longer value goes on in further lines, instead of widening all rows."""
+
 Format = Literal["table", "csv", "json"]
 
 
 def print_rows(row_format: Format, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print rows on stdout, untruncated.
 
-    `table`: NULL and the string 'NULL' look the same. `csv` and `json`: see `csv_lines` and `json_lines`; in UTF-8.
+    `table`: NULL and the string 'NULL' look the same; see `MAX_WIDTH`. `csv` and `json`: see `csv_lines` and
+    `json_lines`; in UTF-8.
     """
     if row_format == "table":
         cells = (["NULL" if cell is None else cell for cell in row] for row in rows)
-        console.out.print(console.data_table(None, [(name, False) for name in columns], cells))
+        table = console.data_table(None, [(name, False) for name in columns], cells)
+        for column in table.columns:
+            column.max_width = MAX_WIDTH
+        console.out.print(table)
         return
     write: Callable[[Sequence[str], Iterable[Sequence[Any]]], Iterator[str]]
     write = csv_lines if row_format == "csv" else json_lines

@@ -37,21 +37,18 @@ class FolderCatalogue:
         folder = Path(given)
         if not folder.is_dir():
             raise TablesError(f"--tables {str(given)!r}: {why_no_folder(str(given))}")
-        self.tables = {
-            name: files for path in sorted(folder.iterdir()) if (name := _name(path)) and (files := _files(path))
-        }
+        self._paths = {name: path for path in sorted(folder.iterdir()) if (name := _name(path)) and _files(path)}
+        self.tables = {name: _files(path) for name, path in self._paths.items()}
         if not self.tables:
             raise TablesError(f"--tables {str(given)!r}: has no tables; {WANTED}")
-        self._folder = folder
 
     def path(self, table: str) -> Path:
-        """The file or folder of a table."""
-        single = self._folder / f"{table}.parquet"
-        return single if single.exists() else self._folder / table
+        """The file or folder of a table, in the case that it has on disk."""
+        return self._paths[_plain(table)]
 
     def columns(self, table: str) -> Types | None:
         """The columns of a table, with the type names of Spark SQL."""
-        files = self.tables.get(table.strip("`").lower())
+        files = self.tables.get(_plain(table))
         if files is None:
             return None
         with _parquet(table):
@@ -60,7 +57,7 @@ class FolderCatalogue:
     def statistics(self, table: str) -> TableStatistics:
         """The statistics of a table."""
         with _parquet(table):
-            return cached_statistics(self.tables[table.strip("`").lower()])
+            return cached_statistics(self.tables[_plain(table)])
 
 
 @contextmanager
@@ -95,6 +92,11 @@ def type_name(kind: pa.DataType) -> str:
         pa.types.is_string_view: "string",
     }
     return next((name for test, name in names.items() if test(kind)), str(kind))
+
+
+def _plain(table: str) -> str:
+    """The name of a table, without quotes and in lower case."""
+    return table.strip("`").lower()
 
 
 def _name(path: Path) -> str | None:

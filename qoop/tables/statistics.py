@@ -1,22 +1,29 @@
-"""Statistics of Parquet files, from their footers and a sample of rows; cached until a file changes."""
+"""Statistics of Parquet files, from their footers and a sample of rows; cached until a file changes.
 
+The cache has values of the tables, so only its owner can read it.
+"""
+
+import contextlib
 import hashlib
 import math
+import os
 import random
+import shutil
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import platformdirs
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
-from yarn_plugin.files import write
+from qoop.latest import Latest
+from yarn_plugin.files import PRIVATE_MODE, write
 
 SAMPLE_ROWS = 2000
 SAMPLED_GROUPS = 2
@@ -28,8 +35,22 @@ _DAYS = ((date.min - date(1970, 1, 1)).days, (date.max - date(1970, 1, 1)).days)
 _MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 """The first and the last day and time of Python, counted from 1970."""
 
-_ADAPTER = TypeAdapter(TableStatistics)
-_IN_MEMORY: dict[Path, TableStatistics] = {}
+MAX_TEXT = 200
+"""Characters of a sampled value that are kept."""
+
+MAX_IN_MEMORY = 100
+"""Of how many tables the statistics are kept in memory."""
+
+MAX_FILES = 500
+"""Of how many tables the statistics are kept on disk; beyond that, those that were written longest ago are deleted."""
+
+VERSION = 4
+"""The version of the files of the cache."""
+
+DIGEST = 16
+"""Characters of the digest at the end of a value that was cut."""
+
+_in_memory: Latest[Path, TableStatistics] = Latest(MAX_IN_MEMORY)
 
 
 def read_statistics(files: Sequence[Path]) -> TableStatistics:
@@ -53,7 +74,19 @@ def read_statistics(files: Sequence[Path]) -> TableStatistics:
         )
         for name, values in sample.items()
     }
-    return TableStatistics(float(rows), float(size), columns, sample)
+    return TableStatistics(float(rows), float(size), columns, {name: _cut(values) for name, values in sample.items()})
+
+
+def _cut(values: Sequence[Value]) -> tuple[Value, ...]:
+    return tuple(_cut_text(value) if isinstance(value, str) else value for value in values)
+
+
+def _cut_text(text: str) -> str:
+    """The start of a long text, and a digest of all of it: cut texts are equal only if the texts are."""
+    if len(text) <= MAX_TEXT:
+        return text
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return text[: MAX_TEXT - DIGEST] + digest[:DIGEST]
 
 
 def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]:
@@ -162,40 +195,101 @@ def _width(values: Sequence[Value]) -> float:
     return 8.0 + sum(texts) / len(texts) if texts else 8.0
 
 
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Column(BaseModel):
+    model_config = ConfigDict(frozen=True)
+    distinct: Annotated[float, Field(ge=1, allow_inf_nan=False)]
+    nulls: Annotated[float, Field(ge=0, le=1)]
+    width: NotNegative
+    low: Finite | None
+    high: Finite | None
+
+
+class _File(BaseModel):
+    """A file of the cache. Sampled values may be infinite or no numbers, as those of tables; statistics may not."""
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
+    rows: NotNegative
+    bytes: NotNegative
+    columns: dict[str, _Column]
+    sample: dict[str, tuple[Value, ...]]
+
+    @model_validator(mode="after")
+    def _rows_are_complete(self) -> Self:
+        if len({len(values) for values in self.sample.values()}) > 1:
+            raise ValueError("sample: columns must have equally many values")
+        return self
+
+    @classmethod
+    def of(cls, known: TableStatistics) -> "_File":
+        """The statistics as they are written."""
+        columns = {name: _column(column) for name, column in known.columns.items()}
+        return cls(rows=known.rows, bytes=known.bytes, columns=columns, sample=known.sample)
+
+    def statistics(self) -> TableStatistics:
+        """The statistics as they were before."""
+        columns = {name: ColumnStatistics(**dict(column)) for name, column in self.columns.items()}
+        return TableStatistics(self.rows, self.bytes, columns, self.sample)
+
+
+def _column(known: ColumnStatistics) -> _Column:
+    return _Column(**{name: getattr(known, name) for name in _Column.model_fields})
+
+
 def cached_statistics(files: Sequence[Path]) -> TableStatistics:
     """The statistics of a table made up of these files, read again only after a file has changed."""
     path = _folder() / f"{_fingerprint(files)}.json"
-    known = _IN_MEMORY.get(path) or _read(path)
+    known = _in_memory.get(path) or _read(path)
     if known is None:
         known = read_statistics(files)
         _write(path, known)
-    _IN_MEMORY[path] = known
+    _in_memory.put(path, known)
     return known
 
 
 def _folder() -> Path:
-    return Path(platformdirs.user_cache_dir("qoop")) / "statistics-3"
+    return Path(platformdirs.user_cache_dir("qoop")) / f"statistics-{VERSION}"
 
 
 def _fingerprint(files: Sequence[Path]) -> str:
     digest = hashlib.sha256()
     for file in sorted(files):
         status = file.stat()
-        digest.update(f"{file.absolute()}\n{status.st_size}\n{status.st_mtime_ns}\n".encode())
+        digest.update(os.fsencode(f"{file.absolute()}\n{status.st_size}\n{status.st_mtime_ns}\n"))
     return digest.hexdigest()[:32]
 
 
 def _read(path: Path) -> TableStatistics | None:
     try:
-        return _ADAPTER.validate_json(path.read_bytes())
+        return _File.model_validate_json(path.read_bytes()).statistics()
     except (OSError, ValidationError):
         return None
 
 
 def _write(path: Path, known: TableStatistics) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, _ADAPTER.dump_json(known))
-    except OSError:
-        # Without the cache the next query reads the statistics again.
+    # Without the cache the next query reads the statistics again.
+    with contextlib.suppress(OSError, ValidationError):
+        content = _File.of(known).model_dump_json()
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _delete_earlier(path.parent)
+        write(path, content, PRIVATE_MODE)
+        _delete_oldest(path.parent)
+
+
+def _delete_earlier(folder: Path) -> None:
+    """Delete what earlier versions have cached: everybody could read it, and nothing of it is read any more."""
+    for version in range(1, VERSION):
+        shutil.rmtree(folder.with_name(f"statistics-{version}"), ignore_errors=True)
+
+
+def _delete_oldest(folder: Path) -> None:
+    files = list(folder.iterdir())
+    if len(files) <= MAX_FILES:
         return
+    oldest = sorted((file.stat().st_mtime, file) for file in files)[: len(files) - MAX_FILES]
+    for _, file in oldest:
+        file.unlink(missing_ok=True)

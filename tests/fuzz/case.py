@@ -41,6 +41,11 @@ class Case:
         """Whether the query is run again after its tables have changed."""
         return self.seed % 10 == 7
 
+    @property
+    def is_read_in_part(self) -> bool:
+        """Whether the first rows are also read alone, by a limit on the frame of the query."""
+        return self.seed % 2 == 1 and bool(self.query.order)
+
     def later(self) -> "Case":
         """The case after the tables that it reads have got other rows."""
         random, read = Random(f"later {self.seed}"), self.read

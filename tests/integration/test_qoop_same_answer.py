@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, DataSourceReader
-from pyspark.sql.functions import udf
+from pyspark.sql.functions import col, udf
 
 import qoop
 from qoop.engine.checkpoints import ExecutorCheckpoints
@@ -449,7 +449,14 @@ def test_a_view_that_reads_one_with_the_name_of_a_stage_is_not_split(spark):
         spark.catalog.dropTempView("qoop_s")
 
 
-@pytest.mark.parametrize(("value", "read"), [("{}", "{}"), ("named_struct('Of', named_struct('d', {}))", "{}.Of.d")])
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("{}", "{}"),
+        ("named_struct('Of', named_struct('d', {}))", "{}.Of.d"),
+        ("IF(a.k > 0, named_struct('d', {}), NULL)", "{}.d"),
+    ],
+)
 def test_filters_of_outputs_in_files_take_negative_zero_for_zero(spark, tmp_path, value, read):
     spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW owed AS SELECT id AS k, IF(id % 3 = 0, 5D, 0D) AS d FROM range(0, 500, 1, 1)"
@@ -493,3 +500,84 @@ def test_a_text_that_stands_for_the_moment_is_not_split(spark):
     warned = []
     same_answer(spark, text, replace(STAGED, warn=warned.append))
     assert "cast(now as timestamp) has another value each time" in " ".join(warned)
+
+
+@pytest.fixture
+def files(spark, tmp_path):
+    """A checkpoint folder."""
+    return (tmp_path / "outputs").as_uri()
+
+
+def test_columns_of_a_frame_are_found_by_the_names_of_tables(spark):
+    text = "SELECT a.*, b.*, named_struct('s', 'another') AS a FROM t AS a JOIN u AS b ON a.id = b.id JOIN w USING (id)"
+    frame, expected = qoop.sql(spark, text, STAGED), spark.sql(text)
+    for read in (
+        lambda one: one.select("a.s"),
+        lambda one: one.selectExpr("b.*", "a.v"),
+        lambda one: one.where("b.w > 5"),
+        lambda one: one.drop(col("b.id")),
+    ):
+        assert sorted(map(repr, read(frame).collect())) == sorted(map(repr, read(expected).collect()))
+        assert read(frame).columns == read(expected).columns
+
+
+def test_what_is_declared_of_columns_is_stored_with_them(spark):
+    spark.sql("CREATE TABLE m (name VARCHAR(7) COMMENT 'the key', id BIGINT COMMENT 'a number') USING parquet")
+    spark.sql("INSERT INTO m VALUES ('p', 1), ('q', 2)")
+    spark.sql("CREATE TABLE n (name VARCHAR(7), id BIGINT) USING parquet")
+    spark.sql("INSERT INTO n VALUES ('p', 1), ('q', 2)")
+    text = "SELECT name, m.id, u.w FROM m JOIN n USING (name) JOIN u ON u.id = m.id JOIN w USING (name)"
+    try:
+        assert qoop.execute(spark, f"CREATE TABLE made USING parquet AS {text}", STAGED).counts.stages > 1
+        spark.sql(f"CREATE TABLE expected USING parquet AS {text}")
+        assert spark.sql("DESCRIBE made").collect() == spark.sql("DESCRIBE expected").collect()
+    finally:
+        for table in ("m", "n", "made", "expected"):
+            spark.sql(f"DROP TABLE IF EXISTS {table}")
+
+
+def test_outputs_in_files_may_be_null_only_where_those_of_the_query_may(spark, files):
+    text = """
+        WITH d AS (SELECT b.id, count(*) AS n, array(count(*)) AS a, map('k', named_struct('n', count(*))) AS m
+                   FROM t JOIN u AS b ON t.id = b.id GROUP BY b.id)
+        SELECT x.id, x.n, x.a, x.m, y.n AS o FROM d AS x JOIN d AS y ON x.id = y.id JOIN w ON w.id = x.id
+    """
+    outcome = same_answer(spark, text, replace(STAGED, checkpoint=files))
+    assert outcome.counts.stages > 1, outcome.one_stage_reason
+    frame = qoop.sql(spark, text, replace(STAGED, checkpoint=files))
+    assert frame.schema == spark.sql(text).schema
+    assert not frame.schema["n"].nullable and not frame.schema["a"].dataType.containsNull
+
+
+def test_outputs_in_files_are_read_by_the_interface_that_the_user_has_chosen(spark, files):
+    with settings(spark, sources__useV1SourceList=""):
+        assert same_answer(spark, f"SELECT a.id, b.w {JOINED}", replace(STAGED, checkpoint=files)).counts.stages > 1
+
+
+def test_views_may_mean_what_the_settings_of_the_session_say(spark):
+    spark.sql(
+        "CREATE VIEW nested AS WITH t AS (SELECT 1 AS k), o AS (WITH t AS (SELECT 2 AS k) SELECT * FROM t) TABLE o"
+    )
+    try:
+        for follows in ("true", "false"):
+            with settings(spark, legacy__useCurrentConfigsForView=follows):
+                same_answer(spark, "SELECT v.k, u.w, w.name FROM nested v JOIN u ON v.k = u.id JOIN w ON w.id = v.k")
+    finally:
+        spark.sql("DROP VIEW nested")
+
+
+def test_conditions_that_fail_stay_behind_those_that_guard_them(spark):
+    """A stage that fails would be run as written; the last one of a frame cannot."""
+    text = """
+        WITH d AS (SELECT t.id, t.s, t.v FROM t JOIN u ON t.id = u.id)
+        SELECT d.id, w.name FROM d JOIN w ON d.id = w.id
+        WHERE d.v = 77 OR d.s <> '5' OR (d.id > 0 AND CAST(d.s AS INT) > 5)
+    """
+    rows = qoop.sql(spark, text, qoop.Options(plan="always")).collect()
+    assert sorted(map(repr, rows)) == sorted(map(repr, spark.sql(text).collect()))
+
+
+def test_what_is_encrypted_has_another_value_each_time(spark):
+    text = f"SELECT a.id, length(aes_encrypt(a.s, '0000111122223333')) AS e {JOINED}"
+    outcome = same_answer(spark, text)
+    assert outcome.stopped_planning

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import qoop
@@ -435,3 +436,30 @@ def test_the_order_of_a_frame_does_not_depend_on_rules_of_the_optimizer(spark, m
         rows = qoop.sql(spark, text, options).collect()
     assert len(seen) > 1
     assert [row.id for row in rows] == list(range(99, -1, -1))
+
+
+def test_the_first_rows_of_an_ordered_frame(spark, made):
+    """Spark pushes limits down: past the joins that show what was read, they must not go."""
+    name, _ = made("plain")
+    for table in ("kinds", "groups"):
+        spark.table(table).write.saveAsTable(f"stored_{table}")
+    text = f"""
+        SELECT a.id, b.g FROM {name} a JOIN stored_kinds b ON b.k = a.k JOIN stored_groups c ON c.g = b.g
+        ORDER BY a.id DESC
+    """
+    try:
+        seen, _, options = changing(lambda: None)
+        frame, expected = qoop.sql(spark, text, options), spark.sql(text)
+        assert len(seen) > 1
+        assert [row.id for row in frame.take(3)] == [99, 98, 97]
+        assert frame.first() == expected.first()
+        assert frame.limit(7).collect() == expected.limit(7).collect()
+        assert frame.limit(7).agg({"id": "sum"}).collect() == expected.limit(7).agg({"id": "sum"}).collect()
+        frame.createOrReplaceTempView("ordered")
+        assert spark.sql("SELECT * FROM ordered LIMIT 4 OFFSET 2").collect() == expected.offset(2).limit(4).collect()
+        with pytest.raises(AnalysisException, match="UNSUPPORTED_OVERWRITE"):
+            frame.write.mode("overwrite").saveAsTable("stored_groups")
+    finally:
+        spark.catalog.dropTempView("ordered")
+        for table in ("kinds", "groups"):
+            spark.sql(f"DROP TABLE stored_{table}")

@@ -624,6 +624,31 @@ def test_planning_counts_towards_the_timeout(spark):
     assert not any(isinstance(one, StartStage) for one in watched[1:])
 
 
+@pytest.mark.parametrize("statement", ["INSERT OVERWRITE DIRECTORY '{}' USING csv", "WITH w AS (SELECT 1) {}"])
+def test_statements_that_spark_executes_at_once_are_stopped(spark, tmp_path, statement):
+    rows = "SELECT count(*) FROM range(0, 1000000000000, 1, 2) WHERE hash(id) = 3"
+    spark.sql("CREATE TABLE IF NOT EXISTS counted (n BIGINT) USING parquet")
+    text = statement.format(tmp_path / "made" if "DIRECTORY" in statement else "INSERT INTO counted") + f" {rows}"
+    try:
+        with session_unchanged(spark), pytest.raises(QueryFailedError, match=r"longer than its timeout of 0\.5 s"):
+            qoop.collect(spark, text, qoop.Options(timeout=0.5))
+        assert spark.table("counted").count() == 0 and not (tmp_path / "made/_SUCCESS").exists()
+    finally:
+        spark.sql("DROP TABLE counted")
+
+
+def test_a_statement_that_is_done_does_not_fail_by_its_timeout(spark, tmp_path):
+    text = f"INSERT OVERWRITE DIRECTORY '{tmp_path / 'made'}' USING csv SELECT * FROM range(5)"
+    qoop.collect(spark, text, qoop.Options(timeout=30))
+    assert spark.read.csv(str(tmp_path / "made")).count() == 5
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 1e10])
+def test_timeouts_out_of_range_are_refused(seconds):
+    with pytest.raises(QoopError, match="must be seconds, more than 0 and at most 1e"):
+        qoop.Options(timeout=seconds)
+
+
 @pytest.mark.parametrize(
     "call, options",
     [(qoop.sql, STAGED), (qoop.collect, STAGED), (qoop.collect, qoop.Options(replanning=False))],

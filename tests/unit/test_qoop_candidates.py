@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop import planner
-from qoop.plans.candidates import MAX_CANDIDATES, CutPolicy
+from qoop.errors import CannotSplitError
+from qoop.parsing.blocks import MAX_DEPTH, MAX_NODES
+from qoop.plans.candidates import MAX_CANDIDATES, CutPolicy, as_written, beam_for
+from qoop.plans.effort import MAX_EFFORT, Effort
 from qoop.plans.graph import JoinGraph, Relation, members, size
 from qoop.plans.plan import RESULT, BlockPlan, Plan, StageId, cuts_where
 from qoop.plans.predicate import Column
@@ -103,6 +106,70 @@ def test_trees():
     assert shape(tree) == shape(joined(Leaf(4), joined(Leaf(2), Leaf(1)))) == {3, 7}
     assert left_deep(3) == tree
     assert list(members(0b1011)) == [0, 1, 3]
+
+
+# Queries that would take long to plan.
+
+
+def on_one_key(count):
+    """A query that joins so many tables on one column."""
+    tables = ", ".join(f"{'abcdef'[i % 6]} t{i}" for i in range(count))
+    return f"SELECT t0.x FROM {tables} WHERE {' AND '.join(f't0.k = t{i}.k' for i in range(1, count))}"
+
+
+@pytest.mark.parametrize("count", [30, 60])
+def test_many_tables_on_one_key_take_little_work(count, monkeypatch):
+    monkeypatch.setattr("qoop.plans.candidates.Effort", lambda: Effort(MAX_EFFORT // 4))
+    assert len(planned(on_one_key(count), [1_000_000, 30_000_000, 1_000, 50_000, 10, 10]).plans) > 1
+
+
+def test_the_beam_narrows_with_the_number_of_relations():
+    beams = [beam_for(relations) for relations in range(2, 400)]
+    assert beams == sorted(beams, reverse=True) and beams[-1] == 1
+    assert beam_for(12) == 32 and beam_for(20) == 12
+
+
+def test_what_is_too_much_to_compare_is_not_split():
+    with pytest.raises(CannotSplitError, match="too many ways to join"):
+        best_trees(graph(12, combinations(range(12), 2)), by_size, effort=Effort(1_000))
+    with pytest.raises(CannotSplitError, match="too many ways to join"):
+        planned(on_one_key(200), [1_000_000] * 6)
+
+
+def test_ctes_that_double_what_is_computed_are_not_split():
+    first = "WITH c0 AS (SELECT a.k, b.x FROM a, b WHERE a.k = b.k)"
+    more = [f"c{i} AS (SELECT v.k, w.x FROM c{i - 1} v, c{i - 1} w WHERE v.k = w.k)" for i in range(1, 40)]
+    text = ", ".join((first, *more))
+    few = planned(f"{', '.join((first, *more[:5]))} SELECT k FROM c5", [1_000_000] * 6)
+    assert len(as_written(few.text.query).content(RESULT).fragments) > 2**5
+    many = planned(f"{text} SELECT k FROM c39", [1_000_000] * 6)
+    with pytest.raises(CannotSplitError, match="computes its CTEs more than 10,000 times"):
+        as_written(many.text.query).content(RESULT)
+
+
+def test_ctes_that_are_computed_by_each_of_two_readers_are_not_split_if_that_doubles_often():
+    text = "WITH c0 AS (SELECT a.k FROM a, b WHERE a.k = b.k)"
+    for i in range(1, 40):
+        text += f", x{i} AS (SELECT k FROM c{i - 1} WHERE k > {i}), y{i} AS (SELECT k FROM c{i - 1} WHERE k < {i})"
+        text += f", c{i} AS (SELECT k FROM x{i} WHERE k IN (SELECT k FROM y{i}))"
+    query = planned(f"{text} SELECT k FROM c3", [10] * 6).text.query
+    assert query.computed_inside("qoop_result") >= {"qoop_c3", "qoop_x1", "qoop_y1"}
+    with pytest.raises(CannotSplitError, match="computes its CTEs more than 10,000 times"):
+        planned(f"{text} SELECT k FROM c39", [10] * 6)
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        (f"a.k IN ({', '.join(map(str, range(MAX_NODES)))})", "too long for the planner: over 20,000 expressions"),
+        (f"a.x = {'+'.join(['a.k'] * MAX_DEPTH)}", "nested too deeply"),
+        (" OR ".join(f"a.k = {i}" for i in range(MAX_DEPTH - 50)), "nested too deeply"),
+    ],
+    ids=["long list", "long sum", "many alternatives"],
+)
+def test_a_text_that_takes_long_to_read_is_not_split(condition, reason):
+    with pytest.raises(CannotSplitError, match=reason):
+        planned(f"SELECT a.x FROM a, b WHERE a.k = b.k AND ({condition})", [10] * 6)
 
 
 # Cuts.

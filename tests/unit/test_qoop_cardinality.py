@@ -1,5 +1,7 @@
 """Rows of sets of relations: from distinct values before, from counts after, all related estimates with them."""
 
+from math import exp
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,6 +148,15 @@ def test_pessimism_raises_uncertain_estimates_only():
     with_pessimism = rows({ITEMS: 500.0}, pessimism=1.0)
     assert with_pessimism.rows(LINES) > rows().rows(LINES) > rows(pessimism=-1.0).rows(LINES)
     assert with_pessimism.rows(ITEMS) == 500.0
+
+
+def test_a_set_is_as_uncertain_as_what_is_uncertain_within_it():
+    more, usual = rows(pessimism=1.0), rows()
+    for relations in range(1, 16):
+        inside = [one.uncertainty for one in usual.prior.sources if one.relations & ~relations == 0]
+        assert usual.uncertainty(relations) == pytest.approx(sum(one**2 for one in inside) ** 0.5)
+        if usual.rows(relations) > 1.0:
+            assert more.rows(relations) == pytest.approx(usual.rows(relations) * exp(sum(inside)))
 
 
 def test_columns_that_are_one_key_together_are_not_counted_twice():

@@ -1,5 +1,6 @@
 """Work of joins and stages, the machine's calibration, and packing."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -320,6 +321,24 @@ def test_inputs_that_are_no_stage_are_stored_already():
 def test_nothing_to_do_is_done():
     assert completion_time([], 4.0) == 0.0
     assert completion_time([task("a", 0.0)], 4.0) == 0.0
+
+
+@pytest.mark.parametrize("unknown", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    "stage", [{"core": "?"}, {"core": 1.0, "fixed": "?"}, {"core": "?", "tasks": "?"}], ids=["work", "start", "both"]
+)
+def test_what_waits_for_a_stage_of_unknown_work_never_ends_and_the_rest_does(stage, unknown):
+    known = {name: unknown if value == "?" else value for name, value in stage.items()}
+    stages = [task("a", **known), task("b", 2.0, fixed=1.0), task("c", 1.0, "a"), task("d", 1.0, "b")]
+    ends = finish_times(stages, 4.0)
+    assert ends.keys() == {"a", "b", "c", "d"}
+    assert ends["a"] == ends["c"] == math.inf and ends["d"] < 10.0
+    assert completion_time(stages, 4.0) == math.inf
+
+
+@pytest.mark.parametrize("slots", [math.nan, math.inf])
+def test_an_absurd_share_ends_too(slots):
+    assert finish_times([task("a", 4.0), task("b", 4.0, tasks=math.inf)], slots).keys() == {"a", "b"}
 
 
 def test_fewer_slots_never_end_earlier():

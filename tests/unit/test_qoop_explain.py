@@ -93,6 +93,11 @@ def test_a_query_of_one_stage_shows_the_reason(tables, capsys, tmp_path):
         (("-e", "SELECT 1; SELECT 2"), "query: 2 statements"),
         (("-e", "SELECT 1", "--shares", "0"), "--shares '0': "),
         (("-e", "SELECT 1", "--shares", "nan"), "--shares 'nan': "),
+        (
+            ("-e", "SELECT 1", "--shares", "1e308"),
+            "--shares '1e308': must be numbers of slots above 0 and at most 1",
+        ),
+        (("-e", "SELECT 1", "--json", "\udcff"), r"--json '\udcff': must be UTF-8"),
         (("-e", "SELECT 1", "x.sql"), "QUERY.sql, -e: give only one"),
         (("no.sql",), "query 'no.sql': no such file or directory"),
     ],
@@ -108,6 +113,14 @@ def test_a_folder_without_tables_is_one_line(capsys, tmp_path):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"qoop: --tables '{tmp_path}': ")
     assert "Parquet" in line
+
+
+def test_tables_are_found_whatever_the_case_and_the_letters_of_their_files(tmp_path, capsys):
+    for name in ("Orders", "my-table"):
+        pq.write_table(pa.table({"k": [1, 2]}), tmp_path / f"{name}.parquet")
+    text = "SELECT count(*) FROM ORDERS o JOIN `my-table` m ON o.k = m.k"
+    assert explain("--tables", str(tmp_path), "-e", text) == 0
+    assert "m (`my-table`): about 2 rows" in capsys.readouterr().out
 
 
 def test_a_query_that_is_nested_too_deeply_is_one_line(tmp_path, capsys):

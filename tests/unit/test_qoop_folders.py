@@ -43,7 +43,8 @@ class Status:
         return int(self._path.stat().st_mtime * 1000)
 
     def getOwner(self):  # noqa: N802
-        return self._system.owners.get(self._path.parent.name, "me")
+        folder = self._path if self._path.is_dir() else self._path.parent
+        return self._system.owners.get(folder.name, "me")
 
     def getPath(self):  # noqa: N802
         return HadoopPath(self._path, self._system)
@@ -73,10 +74,16 @@ class FileSystem:
             raise self.fails[operation]
         return path.path
 
+    def mkdirs(self, path):
+        self._check("mkdirs", path).mkdir(parents=True, exist_ok=True)
+
+    def setPermission(self, path, permission):  # noqa: N802
+        self._check("setPermission", path).chmod(int(permission, 8))
+
     def create(self, path, overwrite):
         self.created += 1
         file = self._check("create", path)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        assert file.parent.is_dir(), "made by create, it would have another mode"
         return file.open("wb")
 
     def open(self, path):
@@ -86,14 +93,14 @@ class FileSystem:
         os.utime(self._check("setTimes", path), (modified / 1000,) * 2)
 
     def getFileStatus(self, path):  # noqa: N802
-        return Status(self._check("getFileStatus", path), self)
+        file = self._check("getFileStatus", path)
+        if file.parent.name in self.owners:
+            raise Py4JError("permission denied: the folder is another user's")
+        return Status(file, self)
 
     def globStatus(self, path):  # noqa: N802
-        folder, pattern, name = path.path.parts[-3:]
-        root = Path(*path.path.parts[:-2])
-        assert folder == root.name and name == folders.ALIVE
         self._check("globStatus", path)
-        return [Status(found, self) for found in sorted(root.glob(f"{pattern}/{name}"))]
+        return [Status(found, self) for found in sorted(path.path.parent.glob(path.path.name))]
 
     def listFiles(self, path, recursive):  # noqa: N802
         files = self._check("listFiles", path).rglob("*")
@@ -124,7 +131,10 @@ class Folders:
     def __init__(self, root):
         self.root, self.system, self.warned, self.made = root, FileSystem(), [], []
         read = Part(toString=lambda stream, encoding: stream.read().decode(encoding))
-        fs = Part(Path=lambda text: HadoopPath(text, self.system))
+        fs = Part(
+            Path=lambda text, name="": HadoopPath(Path(text.path, name) if name else text, self.system),
+            permission=Part(FsPermission=str),
+        )
         apache = Part(hadoop=Part(fs=fs), commons=Part(io=Part(IOUtils=read)))
         state = Part(newHadoopConf=lambda: None)
         self.spark = Part(
@@ -161,10 +171,11 @@ class Folders:
 def place(tmp_path, monkeypatch):
     failed = []
     monkeypatch.setattr(threading, "excepthook", failed.append)
+    monkeypatch.setattr(folders, "_heartbeats", folders.Heartbeats())
     made = Folders(tmp_path)
     yield made
     for folder in made.made:
-        folder._closed.set()
+        folders._heartbeats.remove(folder)
     assert failed == []
 
 
@@ -188,8 +199,24 @@ def test_the_users_own_abandoned_folders_are_deleted(place):
 def test_other_users_folders_are_not_deleted(place):
     place.left("theirs")
     place.system.owners["qoop-theirs"] = "somebody else"
+    place.left("zz")
+    place.create()
+    assert place.system.deleted == ["qoop-zz"]
+
+
+def test_a_folder_without_a_heartbeat_is_not_a_querys(place):
+    (place.left("x") / folders.ALIVE).rename(place.root / "qoop-x" / "notes")
     place.create()
     assert place.system.deleted == []
+
+
+def test_only_its_owner_can_read_a_folder(place):
+    before = os.umask(0)
+    try:
+        place.create()
+    finally:
+        os.umask(before)
+    assert place.heartbeat().parent.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("operation", ["delete", "globStatus", "listFiles"])
@@ -276,4 +303,25 @@ def test_a_folder_that_could_not_be_created_is_created_by_the_next_stage(place):
         place.create()
     place.system.fails.clear()
     place.made[-1].create()
-    assert {thread.name for thread in threading.enumerate()} >= {f"{place.root}/qoop-mine alive"}
+    assert len(heartbeat_threads()) == 1
+
+
+def heartbeat_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "qoop heartbeats"]
+
+
+def test_all_folders_are_kept_alive_by_one_thread_that_ends_with_them(place, monkeypatch):
+    wait_for(lambda: not heartbeat_threads())
+    monkeypatch.setattr(folders, "HEARTBEAT_S", 0.005)
+    for name in "abc":
+        place.create(name)
+    assert len(heartbeat_threads()) == 1
+    for name in "abc":
+        Folders.age(place.heartbeat(name), HOUR)
+    wait_for(lambda: all(place.heartbeat(name).stat().st_mtime > time.time() - HOUR / 2 for name in "abc"))
+    for folder in place.made:
+        folder.delete()
+    wait_for(lambda: not heartbeat_threads())
+    assert sorted(place.system.deleted) == ["qoop-a", "qoop-b", "qoop-c"]
+    place.create("d")
+    assert len(heartbeat_threads()) == 1

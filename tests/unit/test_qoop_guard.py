@@ -1,5 +1,6 @@
 """The guard: a query whose planned runs were slower than the query as written runs as written, and is measured anew."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -226,6 +227,9 @@ def test_what_a_run_as_written_computes_is_known_from_the_last_one():
     assert busy_part(runs, cold=False) == pytest.approx(0.8)
     assert busy_part(runs, cold=True) is None
     assert busy_part((planned(9.0, core_seconds=1.0),), cold=False) is None
+    assert busy_part((written(1e-200, slots=1e-200, core_seconds=1.0),), cold=False) is None
+    assert busy_part((written(1e-200, core_seconds=1e200),), cold=False) is None
+    assert busy_part((written(1.0, core_seconds=math.nan),), cold=False) is None
 
 
 RUN = st.builds(PastRun, st.booleans(), st.floats(0.01, 1e5), st.floats(0.1, 1e4), st.floats(0, 1e9), st.booleans())

@@ -100,6 +100,7 @@ def spark(monkeypatch):
     monkeypatch.setattr(api, "PersistedRows", lambda frame, name: SimpleNamespace(frame=frame, **kept))
     monkeypatch.setattr(api, "ExecutorCheckpoints", lambda session, warn, in_plan: nothing)
     monkeypatch.setattr(api, "reads_partitions", lambda written: False)
+    monkeypatch.setattr(api, "session_tag", lambda spark: None)
     monkeypatch.setattr(api, "SparkCatalogue", lambda spark: Known([1_000_000] * 6))
     monkeypatch.setattr(Known, "frames", lambda known: {}, raising=False)
     monkeypatch.setattr(api, "pin_tables", lambda written, session, named: [])

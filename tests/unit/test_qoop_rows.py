@@ -22,6 +22,16 @@ def test_values_in_a_table_are_not_markup(capsys):
     assert [line.split() for line in lines] == [["[a]", "1"], ["[/x]", "NULL"], ["a\\nb", "…" * 300]]
 
 
+def test_a_very_long_value_widens_no_other_row(capsys):
+    """It is printed in full, in several lines."""
+    value = "".join(map(str, range(10_000)))
+    rows.print_rows("table", ["a", "b"], [[value, "y"], ["z", "y"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) < rows.MAX_WIDTH + 10
+    assert "".join(line[: rows.MAX_WIDTH].strip() for line in lines[1:-1]) == value
+    assert lines[-1].split() == ["z", "y"]
+
+
 def test_csv_round_trip(capsys):
     rows.print_rows("csv", ["na,me", "[n]"], [[value, number] for number, value in enumerate(TRICKY)])
     text = capsys.readouterr().out

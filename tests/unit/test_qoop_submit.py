@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qoop.cli import cli
-from qoop.submit import job
+from qoop.submit import command, job
 from yarn_plugin import console
 
 RECORDER = r"""#!{python}
@@ -82,6 +82,13 @@ def test_our_flags_may_be_anywhere_and_the_query_is_the_last_argument(spark_home
     assert (record["job"]["text"], record["job"]["name"]) == ("SELECT 1", "SELECT 1")
 
 
+def test_a_query_file_may_begin_with_a_byte_order_mark(spark_home):
+    query = spark_home / "query.sql"
+    query.write_bytes(b"\xef\xbb\xbfSELECT 1")
+    assert submit(str(query)) == 7
+    assert recorded(spark_home)["job"]["text"] == "SELECT 1"
+
+
 def test_what_the_user_sets_is_not_overridden(spark_home):
     assert submit("--conf", "spark.log.level=INFO", "--conf=spark.scheduler.mode=FIFO", "-e", "SELECT 1") == 7
     argv = recorded(spark_home)["argv"]
@@ -142,6 +149,13 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
         (("--hysteresis", "nan", "-e", "q"), "qoop: --hysteresis nan: "),
         (("-e", "SELECT '\udcff'"), "qoop: query '-e': "),
         (("--slots", "inf", "-e", "q"), "qoop: --slots inf: "),
+        (("--timeout", "1e12", "-e", "q"), "qoop: --timeout 1000000000000.0: must be a number above 0 and at most "),
+        (("--timeout", "inf", "-e", "q"), "qoop: --timeout inf: must be a number above 0 and at most 1,000,000,000 "),
+        (("--timeout", "nan", "-e", "q"), "qoop: --timeout nan: must be a finite number"),
+        (("--checkpoint", "", "-e", "q"), "qoop: --checkpoint '': must be a URL, "),
+        (("--name", "\udcff", "-e", "q"), r"qoop: --name '\udcff': must be UTF-8"),
+        (("--output", "csv", "\udcff", "-e", "q"), r"qoop: --output '\udcff': must be UTF-8"),
+        (("--report", "\udcff", "-e", "q"), r"qoop: --report '\udcff': must be UTF-8"),
         (
             ("--profile", "x", "--slots", "1", "-e", "q"),
             "qoop: --profile, --slots: give only one",
@@ -217,6 +231,11 @@ def test_a_malformed_profile(spark_home, capsys, text, said):
     assert submit("--profile", str(profile), "-e", "SELECT 1") == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"qoop: --profile '{profile}'") and said in line
+
+
+def test_what_an_arbiter_says_does_not_reach_the_terminal_raw(capsys):
+    command._print("\x1b[31mred")
+    assert capsys.readouterr().err == "qoop: \\x1b[31mred\n"
 
 
 def test_no_module_beside_the_driver_shadows_the_standard_library():

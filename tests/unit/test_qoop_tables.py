@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import json
 import os
 
 import platformdirs
@@ -9,6 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from qoop.estimate.selectivity import filter_selectivity
+from qoop.latest import Latest
+from qoop.plans.predicate import Column, Compare, CompareColumns, Like, Predicate
 from qoop.tables import statistics as table_statistics
 from qoop.tables.folder import FolderCatalogue, TablesError
 from qoop.tables.statistics import SAMPLE_ROWS, read_statistics
@@ -28,12 +32,17 @@ SALES = pa.table(
 )
 
 
+def forget(monkeypatch):
+    """Leave nothing in memory, as in another process."""
+    monkeypatch.setattr(table_statistics, "_in_memory", Latest(table_statistics.MAX_IN_MEMORY))
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder with a table in one file and one in two files; statistics are cached next to it."""
     kept = tmp_path / "kept"
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(kept / name))
-    monkeypatch.setattr(table_statistics, "_IN_MEMORY", {})
+    forget(monkeypatch)
     tables = tmp_path / "tables"
     (tables / "Parts").mkdir(parents=True)
     pq.write_table(SALES, tables / "sales.parquet", row_group_size=100)
@@ -54,6 +63,13 @@ def test_a_table_is_a_file_or_a_folder(folder):
     known = FolderCatalogue(folder)
     assert sorted(known.tables) == ["parts", "sales"]
     assert known.path("sales") == folder / "sales.parquet"
+
+
+def test_paths_have_the_case_of_their_files(folder):
+    (folder / "sales.parquet").rename(folder / "Sales.parquet")
+    known = FolderCatalogue(folder)
+    assert known.path("sales") == known.path("`SALES`") == folder / "Sales.parquet"
+    assert known.path("parts") == folder / "Parts"
 
 
 def test_names_are_found_whatever_their_case(folder):
@@ -140,7 +156,7 @@ def test_statistics_are_read_once_for_the_same_files(folder, monkeypatch):
     first = table_statistics.cached_statistics(files)
     monkeypatch.setattr(table_statistics, "read_statistics", lambda files: pytest.fail("read again"))
     assert table_statistics.cached_statistics(files) is first
-    table_statistics._IN_MEMORY.clear()
+    forget(monkeypatch)
     assert table_statistics.cached_statistics(files) == first, "from the file that another process would read"
 
 
@@ -177,13 +193,89 @@ def test_an_interrupted_writer_leaves_no_half_file(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("broken", ["", "{", '{"rows": "many"}', "[]"])
-def test_a_broken_file_is_made_anew(folder, broken):
+def test_a_broken_file_is_made_anew(folder, monkeypatch, broken):
     first = table_statistics.cached_statistics([folder / "sales.parquet"])
     (place,) = kept(folder)
     place.write_text(broken)
-    table_statistics._IN_MEMORY.clear()
+    forget(monkeypatch)
     assert table_statistics.cached_statistics([folder / "sales.parquet"]) == first
     assert place.read_text() != broken
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"rows": float("nan")},
+        {"rows": -1.0},
+        {"bytes": float("inf")},
+        {"columns": {"item": {"distinct": 0.0, "nulls": 0.0, "width": 8.0, "low": None, "high": None}}},
+        {"columns": {"item": {"distinct": 9.0, "nulls": 2.0, "width": 8.0, "low": None, "high": None}}},
+        {"columns": {"item": {"distinct": 9.0, "nulls": 0.0, "width": 8.0, "low": float("-inf"), "high": 1.0}}},
+        {"sample": {"item": [1, 2], "store": [1]}},
+    ],
+    ids=json.dumps,
+)
+def test_numbers_that_cannot_be_are_made_anew(folder, monkeypatch, spoilt):
+    first = table_statistics.cached_statistics([folder / "sales.parquet"])
+    (place,) = kept(folder)
+    place.write_text(json.dumps({**json.loads(place.read_text()), **spoilt}))
+    forget(monkeypatch)
+    assert table_statistics.cached_statistics([folder / "sales.parquet"]) == first
+
+
+def test_only_the_owner_can_read_sampled_rows(folder):
+    before = os.umask(0)
+    try:
+        table_statistics.cached_statistics([folder / "sales.parquet"])
+    finally:
+        os.umask(before)
+    (place,) = kept(folder)
+    assert [path.stat().st_mode & 0o777 for path in (place, place.parent)] == [0o600, 0o700]
+
+
+def test_what_earlier_versions_have_cached_for_everybody_is_deleted(folder):
+    earlier = folder.parent / "kept" / "qoop" / "statistics-3"
+    earlier.mkdir(parents=True)
+    (earlier / "x.json").write_text("a secret")
+    table_statistics.cached_statistics([folder / "sales.parquet"])
+    assert not earlier.exists()
+
+
+def test_of_many_tables_the_latest_are_cached(folder, monkeypatch):
+    monkeypatch.setattr(table_statistics, "MAX_FILES", 3)
+    files = [folder / "sales.parquet"]
+    for age in (50, 40, 30, 20, 10):
+        os.utime(files[0], (age, age))
+        table_statistics.cached_statistics(files)
+        (latest,) = [path for path in kept(folder) if path.stat().st_mtime > 1e9]
+        os.utime(latest, (1e9 - age, 1e9 - age))
+    assert sorted(path.stat().st_mtime for path in kept(folder)) == [1e9 - 30, 1e9 - 20, 1e9 - 10]
+
+
+def test_of_long_values_the_start_is_kept(tmp_path):
+    """Yet a value that was cut is equal to no other value."""
+    long = [f"{n % 2}{'x' * 20_000}{n % 4}" for n in range(100)]
+    texts = pa.table({"a": long, "b": [f"{n % 2}{'x' * 20_000}{n % 2}" for n in range(100)]})
+    pq.write_table(texts, tmp_path / "t.parquet")
+    known = read_statistics([tmp_path / "t.parquet"])
+    assert {len(value) for values in known.sample.values() for value in values} == {table_statistics.MAX_TEXT}
+    assert known.columns["a"].distinct == 4
+    assert known.columns["a"].width == 8 + 20_002
+    a, b = Column("t", "a"), Column("t", "b")
+
+    def part(form):
+        return filter_selectivity([Predicate("?", frozenset(), form)], known).fraction
+
+    assert part(Like(a, "1x%")) == part(Compare(a, ">", "1")) == part(CompareColumns(a, "=", b)) == 0.5
+    assert part(Compare(a, "=", long[0][: table_statistics.MAX_TEXT])) < 0.02
+
+
+def test_values_that_are_no_numbers_are_cached(tmp_path, folder, monkeypatch):
+    pq.write_table(pa.table({"v": [float("nan"), float("inf"), None, 1.5]}), folder / "odd.parquet")
+    table_statistics.cached_statistics([folder / "odd.parquet"])
+    forget(monkeypatch)
+    monkeypatch.setattr(table_statistics, "read_statistics", lambda files: pytest.fail("read again"))
+    assert str(table_statistics.cached_statistics([folder / "odd.parquet"]).sample["v"]) == "(nan, inf, None, 1.5)"
 
 
 def test_a_cache_that_cannot_be_written_only_costs_time(folder, monkeypatch):

@@ -104,6 +104,27 @@ def test_other_files_are_not_overwritten(tmp_path):
         QueryJournal(tmp_path / "file" / "journal")
 
 
+@pytest.mark.parametrize(
+    "first",
+    [{"kind": "snapshot", "state": {"apps": {}}}, {"kind": "query"}, ["query"], b"no JSON"],
+    ids=["an arbiter's", "no text", "a list", "no JSON"],
+)
+def test_journals_of_others_are_not_overwritten(tmp_path, first):
+    path = tmp_path / "state" / "journal"
+    path.parent.mkdir()
+    path.write_bytes(encode(first))
+    with pytest.raises(QoopError, match="not a query journal"):
+        QueryJournal(path)
+    assert path.read_bytes() == encode(first)
+
+
+def test_the_journal_of_an_earlier_version_is_replaced(tmp_path):
+    path = tmp_path / "q17.journal"
+    shutil.copy(RECORDED, path)
+    wrote(path)
+    assert journal.read(path)[0]["text"] == "SELECT secret"
+
+
 # Versions.
 
 

@@ -24,6 +24,7 @@ from qoop.replan.events import (
 from qoop.report import (
     NoRecordError,
     QueryRecord,
+    check_writable,
     decision_list,
     page,
     read_journal,
@@ -41,6 +42,7 @@ from qoop.run.journal import QueryJournal
 from tests.html_checks import Parsed, checked
 from tests.query_journal import record_input
 from yarn_plugin.report import Gantt, Page, render
+from yarn_plugin.report.page import ReportError
 from yarn_plugin.report.tree import format_tree
 
 RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
@@ -322,6 +324,24 @@ def test_write_report(tmp_path: Path) -> None:
     shutil.copy(RECORDED, tmp_path / "q17.journal")
     write_report(tmp_path / "out" / "q17.html", {"q17": tmp_path / "q17.journal"})
     checked((tmp_path / "out" / "q17.html").read_text(encoding="utf-8"))
+
+
+def test_only_the_owner_can_read_a_report(tmp_path: Path) -> None:
+    shutil.copy(RECORDED, tmp_path / "q17.journal")
+    report = tmp_path / "q17.html"
+    report.write_text("everybody could read an earlier one")
+    report.chmod(0o644)
+    write_report(report, {"q17": tmp_path / "q17.journal"})
+    assert report.stat().st_mode & 0o777 == 0o600
+
+
+def test_where_no_report_can_be_written_is_known_before(tmp_path: Path) -> None:
+    check_writable(tmp_path / "new" / "x.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    (tmp_path / "file").touch()
+    for path, reason in ((tmp_path / "file" / "x.html", "not a directory"), (tmp_path / "new", "is a directory")):
+        with pytest.raises(ReportError, match=rf"report '{path}': cannot be written \(.*{reason}"):
+            check_writable(path)
 
 
 def test_a_file_that_is_not_a_journal_is_one_line(tmp_path: Path) -> None:
