@@ -74,6 +74,8 @@ PLAN_SETTING = "spark.qoop.plan"
 MAX_TIMEOUT_S = 1e9
 """The longest timeout in seconds, as timers take no longer ones."""
 
+CHECKPOINT_WANTED = "must be a URL that all nodes reach, such as hdfs:///user/ME/qoop"
+
 CANCEL_INTERVAL_S = 0.3
 """Seconds between attempts to stop a statement: it may be between two jobs."""
 
@@ -126,9 +128,7 @@ class Options:
         if self.timeout is not None and not 0.0 < self.timeout <= MAX_TIMEOUT_S:
             raise QoopError(f"timeout {self.timeout}: must be seconds, more than 0 and at most {MAX_TIMEOUT_S:g}")
         if self.checkpoint is not None and not self.checkpoint.strip():
-            raise QoopError(
-                f"checkpoint {self.checkpoint!r}: must be a URL that all nodes reach, such as hdfs:///tmp/qoop"
-            )
+            raise QoopError(f"checkpoint {self.checkpoint!r}: {CHECKPOINT_WANTED}")
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def collect(
     parsed = _parsed(spark, text)
     if parsed.stores_rows:
         return Answer([], [], execute(spark, parsed, options))
-    query = _Query(spark, parsed, options or Options(), use=f"the first {max_rows} rows", declared=False)
+    query = _Query(spark, parsed, options or Options(), use=f"the first {max_rows} rows", keeps_metadata=False)
 
     def consume(frame: DataFrame) -> tuple[int, list[Row]]:
         rows = (frame if max_rows is None else frame.limit(max_rows)).collect()
@@ -257,7 +257,8 @@ def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Ou
 
     try:
         outcome = query.run(consume)
-        store(query.result)
+        with _cancelling_after(query.seconds_left, query.spark.sparkContext):
+            store(query.result)
     finally:
         query.close()
         remove_all(persisted)
@@ -336,33 +337,32 @@ def _cancelling_after(seconds: float | None, context: SparkContext) -> Iterator[
     tag, is_late, ended = f"qoop-timeout-{uuid.uuid4().hex[:6]}", threading.Event(), threading.Event()
 
     def cancel() -> None:
-        if ended.wait(seconds):
-            return
-        is_late.set()
-        while not ended.wait(CANCEL_INTERVAL_S):
+        wait = seconds
+        while not ended.wait(wait):
+            is_late.set()
+            wait = CANCEL_INTERVAL_S
             with suppress(Exception):  # Spark has stopped.
                 context.cancelJobsWithTag(tag)
 
     threading.Thread(target=cancel, name=tag, daemon=True).start()
-    with tagged_beside(context, tag):
-        try:
+    try:
+        with tagged_beside(context, tag):
             yield
-        except (PySparkException, Py4JError) as problem:
-            if not is_late.is_set():
-                raise
-            raise QueryFailedError(_too_late(seconds)) from problem
-        finally:
-            ended.set()
+    except (PySparkException, Py4JError) as problem:
+        if not is_late.is_set():
+            raise
+        raise QueryFailedError(_too_late(seconds)) from problem
+    finally:
+        ended.set()
 
 
 @contextmanager
-def _stopping_after(seconds: float | None, began: float, send: Callable[[Event], None]) -> Iterator[None]:
-    """Stop the query if it runs for longer. `began`: when it began, in time.monotonic()."""
-    if seconds is None:
+def _stopping_after(timeout: float | None, left: float | None, send: Callable[[Event], None]) -> Iterator[None]:
+    """Stop the query if it runs for longer than the seconds that are left of its timeout."""
+    if timeout is None or left is None:
         yield
         return
-    reason = _too_late(seconds)
-    timer = threading.Timer(began + seconds - time.monotonic(), send, [QueryCancelled(reason)])
+    timer = threading.Timer(left, send, [QueryCancelled(_too_late(timeout))])
     timer.daemon = True
     timer.start()
     try:
@@ -387,7 +387,7 @@ class _Query:
     Args:
         query: Spark's parse of the query, where it is a part of another statement.
         use: what becomes of its rows while it runs, as that takes time too; None: they may be computed later.
-        declared: see `SparkEngine`.
+        keeps_metadata: see `SparkEngine`.
     """
 
     def __init__(
@@ -397,10 +397,10 @@ class _Query:
         options: Options,
         query: Any = None,
         use: str | None = None,
-        declared: bool = True,
+        keeps_metadata: bool = True,
     ) -> None:
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
-        self._use, self._declared, self._began = use, declared, time.monotonic()
+        self._use, self._keeps_metadata, self._began = use, keeps_metadata, time.monotonic()
         self._past: PastRuns | None = None
         self._stage_rows: Mapping[StageName, float] = {}
         self._measured: Mapping[str, PlanTime] = {}
@@ -427,6 +427,12 @@ class _Query:
     def result(self) -> Any:
         """What `consume` made of the result."""
         return self._engine.result if self._engine is not None else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the query may still run."""
+        timeout = self._options.timeout
+        return None if timeout is None else max(self._began + timeout - time.monotonic(), 0.0)
 
     @property
     def is_planned(self) -> bool:
@@ -486,14 +492,14 @@ class _Query:
                 and options.timeout is None
                 and only_ctrl_c_interrupts(),
                 tag=session_tag(self.spark),
-                declared=self._declared,
+                keeps_metadata=self._keeps_metadata,
                 too_much=StoredLimit(self.spark).reason if planned is not None else lambda stored: None,
             )
             is_compared = self._options.guard is not None and self._use is not None
             is_alone = is_compared and is_idle(self.spark.sparkContext)
             # What Spark has executed as it read it is not undone.
             timeout = None if self.written.is_command else options.timeout
-            with _stopping_after(timeout, self._began, run.send):
+            with _stopping_after(timeout, self.seconds_left, run.send):
                 outcome = run.run(self._engine, feed)
             self._remember(outcome, is_alone and is_idle(self.spark.sparkContext))
             if is_compared:
@@ -532,8 +538,7 @@ class _Query:
         try:
             return QueryFolder(self.spark, f"{url.rstrip('/')}/qoop-", self._number, self._options.warn)
         except Py4JJavaError as problem:
-            wanted = "must be a URL that all nodes reach, such as hdfs:///tmp/qoop"
-            raise QoopError(f"checkpoint {url!r}: {java_message(problem)}; {wanted}") from None
+            raise QoopError(f"checkpoint {url!r}: {java_message(problem)}; {CHECKPOINT_WANTED}") from None
 
     def _new_checkpoints(self) -> Checkpoints:
         in_plan = self.is_planned and reads_partitions(self.written.analysed)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from qoop.errors import CannotSplitError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import TableStatistics
 from qoop.latest import Latest
@@ -39,9 +40,9 @@ class _LookUps:
 
 @dataclass(frozen=True)
 class _Made:
-    """A planned query, and all that was looked up for it."""
+    """A planned query, or why it cannot be planned, and all that was looked up for it."""
 
-    planned: PlannedQuery
+    planned: PlannedQuery | str
     columns: dict[str, Types | None]
     statistics: dict[str, TableStatistics]
 
@@ -74,20 +75,26 @@ class PlansMade:
         tried: Sequence[PlanShape] = (),
         given_up: Set[str] = frozenset(),
     ) -> PlannedQuery:
-        """See `qoop.planner.plan`."""
+        """See `qoop.planner.plan`; what cannot be planned is remembered too."""
         known = frozenset((counted or {}).items())
         earlier = (tuple(sorted(tried)), frozenset(given_up))
         key = (statement.text, statement.syntax, cut_policy, model, now is None, fewer_stages, known, earlier)
         made = self._made.get(key)
         if made is None or not made.holds(catalogue, statistics):
             asked = _LookUps(catalogue, statistics)
-            planned = plan(
-                statement, asked, asked.statistics, cut_policy, model, now, fewer_stages, counted, tried, given_up
-            )
-            if planned.moment is not None:
-                return planned
+            planned: PlannedQuery | str
+            try:
+                planned = plan(
+                    statement, asked, asked.statistics, cut_policy, model, now, fewer_stages, counted, tried, given_up
+                )
+                if planned.moment is not None:
+                    return planned
+            except CannotSplitError as reason:
+                planned = str(reason)
             made = _Made(planned, asked.known_columns, asked.known_statistics)
         self._made.put(key, made)
+        if isinstance(made.planned, str):
+            raise CannotSplitError(made.planned)
         return made.planned
 
 

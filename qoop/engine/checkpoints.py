@@ -305,7 +305,7 @@ class FileCheckpoints:
         counted.write.mode("overwrite").parquet(path)
         # Whatever the session's settings say of its own files, a lost part must never read as no rows.
         reader = self.session.read.option("ignoreMissingFiles", False).option("ignoreCorruptFiles", False)
-        read = _declared_like(reader.schema(frame.schema).parquet(path), frame)
+        read = _nullable_like(reader.schema(frame.schema).parquet(path), frame)
         # Not every way to commit files leaves a mark.
         mark = f"{path}/_SUCCESS"
         with self._lock:
@@ -346,8 +346,8 @@ class FileCheckpoints:
         """Do nothing: a view made from `owner` may outlive it, so the files stay until the application ends."""
 
 
-def _declared_like(read: DataFrame, frame: DataFrame) -> DataFrame:
-    """Files of a frame's rows, with columns that may be NULL where the frame's may: for Spark all in files may."""
+def _nullable_like(read: DataFrame, frame: DataFrame) -> DataFrame:
+    """What is read of a frame's files, nullable where the frame is: for Spark all columns in files are."""
     relation = read._jdf.queryExecution().analyzed()
     if str(relation.getClass().getSimpleName()) != "LogicalRelation":
         # The user has Spark read Parquet by its other interface.
@@ -358,8 +358,8 @@ def _declared_like(read: DataFrame, frame: DataFrame) -> DataFrame:
         for column, like in zip(items(relation.output()), columns, strict=True)
     ]
     session = read.sparkSession
-    declared = sequence(session._jvm, output), relation.catalogTable(), relation.isStreaming(), relation.stream()
-    return frame_of(session, relation.copy(relation.relation(), *declared))
+    rest = sequence(session._jvm, output), relation.catalogTable(), relation.isStreaming(), relation.stream()
+    return frame_of(session, relation.copy(relation.relation(), *rest))
 
 
 def _readable(session: SparkSession, frame: DataFrame, stored: StoredOutput, in_plan: bool) -> DataFrame:

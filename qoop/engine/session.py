@@ -135,17 +135,15 @@ def columns_of(frame: DataFrame) -> list[tuple[str, str]]:
 def with_columns_like(frame: DataFrame, written: DataFrame) -> DataFrame:
     """The frame's rows, with the columns of another frame of the same types.
 
-    That is their names, the tables by whose names a user may ask for them (`frame.select("item.i_brand")`), and what is
-    declared of them: comments, lengths of VARCHAR.
+    That is their names, qualifiers (`frame.select("item.i_brand")`) and metadata (comments, lengths of VARCHAR).
     """
     jvm: Any = frame.sparkSession._jvm
     plan, wanted = (one._jdf.queryExecution().analyzed() for one in (frame, written))
     numbers = getattr(java_class(jvm, f"{CATALYST}.expressions.NamedExpression$"), "MODULE$")
     alias, some = java_class(jvm, f"{CATALYST}.expressions.Alias"), java_class(jvm, "scala.Option")
+    none = sequence(jvm, [])
     columns = [
-        alias(
-            column, like.name(), numbers.newExprId(), like.qualifier(), some.apply(like.metadata()), sequence(jvm, [])
-        )
+        alias(column, like.name(), numbers.newExprId(), like.qualifier(), some.apply(like.metadata()), none)
         for column, like in zip(items(plan.output()), items(wanted.output()), strict=True)
     ]
     project = java_class(jvm, f"{CATALYST}.plans.logical.Project")

@@ -83,8 +83,8 @@ class SparkEngine:
         foreground: run stages in the thread that starts them, as Spark alone would run the query as written: nothing
             can happen meanwhile that has to be decided on, but its interruption.
         tag: one more tag of the jobs of stages in threads of their own.
-        declared: the result has what is declared of the columns of the query as written, not only their names, as it is
-            stored or becomes a frame of the user; takes a millisecond for each column.
+        keeps_metadata: the columns of the result have the qualifiers and metadata of those of the query as written, not
+            only their names, as it is stored or becomes a frame of the user; takes a millisecond for each column.
         too_much: given the bytes that outputs take, why that is too much; None if it is not. With a reason, the query
             runs as written.
     """
@@ -103,11 +103,11 @@ class SparkEngine:
         measures_result: bool = True,
         foreground: bool = False,
         tag: str | None = None,
-        declared: bool = True,
+        keeps_metadata: bool = True,
         too_much: Callable[[float], str | None] = lambda stored: None,
     ) -> None:
         self._once, self._measures_result, self._foreground = once, measures_result, foreground
-        self._tag, self._declared = tag, declared
+        self._tag, self._keeps_metadata = tag, keeps_metadata
         self._storing: set[str] = set()
         self._verification = verification
         self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
@@ -391,7 +391,7 @@ class SparkEngine:
         types, expected = ([kind for _, kind in columns] for columns in (columns_of(frame), self._written.columns))
         if types != expected:
             raise ResultTypeError(f"the plan's result has types {', '.join(types)} instead of {', '.join(expected)}")
-        if self._declared:
+        if self._keeps_metadata:
             return with_columns_like(frame, self._written.analysed)
         return frame.toDF(*(name for name, _ in self._written.columns))
 

@@ -162,6 +162,7 @@ class _Search:
     def __init__(self, graph: JoinGraph, cost: JoinCost, beam: int, alternatives: int, effort: Effort) -> None:
         self._graph, self._cost, self._beam, self._alternatives = graph, cost, beam, alternatives
         self._effort = effort
+        self._known: dict[tuple[RelationSet, RelationSet], float] = {}
 
     def trees(self, part: RelationSet) -> list[RankedTree]:
         """The trees found, cheapest first."""
@@ -177,9 +178,15 @@ class _Search:
         """A tree with each of the others that it can be joined with."""
         reach = self._graph.reach(tree.relations)
         near = [other for other in others if other.relations & reach]
-        # The more relations, the longer an estimate takes.
-        self._effort.spend(len(near) * len(self._graph.relations))
-        return [_Pair(self._cost(tree.relations, other.relations), other, tree) for other in near]
+        return [_Pair(self._cost_of(tree.relations, other.relations), other, tree) for other in near]
+
+    def _cost_of(self, one: RelationSet, other: RelationSet) -> float:
+        known = self._known.get((one, other))
+        if known is None:
+            # The more relations, the longer an estimate takes.
+            self._effort.spend(len(self._graph.relations))
+            known = self._known[one, other] = self._cost(one, other)
+        return known
 
     def _best(self, steps: list[_Step]) -> list[_Forest]:
         """The cheapest forests: of at most `beam` different sets of trees, at most `alternatives` each.

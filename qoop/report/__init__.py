@@ -9,7 +9,7 @@ Pages of other reports can include a `section`, or parts of it: `stages_chart`, 
 from qoop.report.decisions import WON_BY, decision_list, switch_explanations
 from qoop.report.plans import plan_blocks
 from qoop.report.record import NoRecordError, QueryRecord, read_journal
-from qoop.report.sections import check_writable, header_blocks, page, query_sections, section, write_report
+from qoop.report.sections import ensure_writable, header_blocks, page, query_sections, section, write_report
 from qoop.report.stages import stages_chart
 from qoop.report.timeline import Axis, moments, share_chart
 
@@ -18,8 +18,8 @@ __all__ = [
     "Axis",
     "NoRecordError",
     "QueryRecord",
-    "check_writable",
     "decision_list",
+    "ensure_writable",
     "header_blocks",
     "moments",
     "page",

@@ -14,13 +14,11 @@ from qoop.report.record import QueryRecord, read_journal
 from qoop.report.stages import stages_chart
 from qoop.report.timeline import share_change, share_chart
 from qoop.run import wording
-from yarn_plugin import files
-from yarn_plugin.errors import os_reason
 from yarn_plugin.files import PRIVATE_MODE
 from yarn_plugin.quantities import count, plural, seconds
-from yarn_plugin.report import Code, Details, KeyFigure, KeyFigures, Page, Section, Text, render
+from yarn_plugin.report import Code, Details, KeyFigure, KeyFigures, Page, Section, Text, write
 from yarn_plugin.report.markup import Block
-from yarn_plugin.report.page import ReportError
+from yarn_plugin.report.page import not_written
 from yarn_plugin.report.table import Tone
 
 MAX_EXPLAINED = 3
@@ -46,15 +44,10 @@ def write_report(out: Path, journals: Mapping[str, Path], title: str = "Query re
         NoRecordError: a journal is missing, or is not a query journal.
         ReportError: the page cannot be written.
     """
-    html = render(page(title, {name: read_journal(path) for name, path in journals.items()}))
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        files.write(out, html, PRIVATE_MODE)
-    except OSError as problem:
-        raise _not_written(out, problem) from None
+    write(page(title, {name: read_journal(path) for name, path in journals.items()}), out, PRIVATE_MODE)
 
 
-def check_writable(out: Path) -> None:
+def ensure_writable(out: Path) -> None:
     """Check that a report can be written here, and make its folder, before there is anything to report.
 
     Raises:
@@ -64,16 +57,14 @@ def check_writable(out: Path) -> None:
         if out.is_dir():
             raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
         out.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(out.parent, os.W_OK):
+        # Devices and pipes are written as they are; files are replaced.
+        place = out if out.exists() and not out.is_file() else out.parent
+        if not os.access(place, os.W_OK):
             raise PermissionError(EACCES, os.strerror(EACCES))
     except FileExistsError:
-        raise _not_written(out, NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR))) from None
+        raise not_written(out, NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR))) from None
     except OSError as problem:
-        raise _not_written(out, problem) from None
-
-
-def _not_written(out: Path, problem: OSError) -> ReportError:
-    return ReportError(f"report {str(out)!r}: cannot be written ({os_reason(problem)})")
+        raise not_written(out, problem) from None
 
 
 def section(title: str, record: QueryRecord) -> Section:

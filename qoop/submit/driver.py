@@ -137,9 +137,9 @@ def _prepare_files(job: Job) -> None:
         QoopError: the journal is not one, is in use, or cannot be removed.
     """
     if job.report is not None:
-        from qoop.report import check_writable
+        from qoop.report import ensure_writable
 
-        check_writable(Path(job.report))
+        ensure_writable(Path(job.report))
     if job.journal is not None:
         remove_earlier(job.journal)
 

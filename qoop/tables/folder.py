@@ -37,14 +37,15 @@ class FolderCatalogue:
         folder = Path(given)
         if not folder.is_dir():
             raise TablesError(f"--tables {str(given)!r}: {why_no_folder(str(given))}")
-        self._paths = {name: path for path in sorted(folder.iterdir()) if (name := _name(path)) and _files(path)}
-        self.tables = {name: _files(path) for name, path in self._paths.items()}
+        found = [(name, path, _files(path)) for path in sorted(folder.iterdir()) if (name := _name(path))]
+        self._paths = {name: path for name, path, files in found if files}
+        self.tables = {name: files for name, _, files in found if files}
         if not self.tables:
             raise TablesError(f"--tables {str(given)!r}: has no tables; {WANTED}")
 
     def path(self, table: str) -> Path:
         """The file or folder of a table, in the case that it has on disk."""
-        return self._paths[_plain(table)]
+        return self._paths[table if table in self._paths else _plain(table)]
 
     def columns(self, table: str) -> Types | None:
         """The columns of a table, with the type names of Spark SQL."""

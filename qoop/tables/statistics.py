@@ -95,6 +95,7 @@ def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]
     step = max(len(groups) // SAMPLED_GROUPS, 1)
     chosen = groups[step // 2 :: step][:SAMPLED_GROUPS] if len(groups) > SAMPLED_GROUPS else groups
     result: dict[str, list[Value]] = {}
+    before = 0
     for file, index in chosen:
         # Spark writes times with nanoseconds, for which Arrow has numbers from the year 1677 only.
         with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
@@ -105,7 +106,10 @@ def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]
         rows = pa.array(sorted(random.Random(0).sample(range(table.num_rows), min(wanted, table.num_rows))), pa.int64())
         for name in names:
             taken = _within_python(_takeable(table.column(name)).take(rows))
-            result.setdefault(name.lower(), []).extend(_plain(value) for value in taken.to_pylist())
+            result.setdefault(name.lower(), [None] * before).extend(_plain(value) for value in taken.to_pylist())
+        # Spark reads NULL of a column that a file has not, and the first of several that differ in case.
+        before += len(rows)
+        result = {name: [*values, *[None] * (before - len(values))][:before] for name, values in result.items()}
     return {name: tuple(values) for name, values in result.items()}
 
 

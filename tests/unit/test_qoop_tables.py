@@ -278,6 +278,18 @@ def test_values_that_are_no_numbers_are_cached(tmp_path, folder, monkeypatch):
     assert str(table_statistics.cached_statistics([folder / "odd.parquet"]).sample["v"]) == "(nan, inf, None, 1.5)"
 
 
+def test_columns_that_some_files_have_not_are_null_there(tmp_path, folder, monkeypatch):
+    files = [folder / "old.parquet", folder / "new.parquet"]
+    pq.write_table(pa.table({"v": range(6), "gone": range(6)}), files[0])
+    pq.write_table(pa.table({"v": range(4), "Added": range(4)}), files[1])
+    sample = table_statistics.cached_statistics(files).sample
+    assert {name: len(values) for name, values in sample.items()} == {"v": 10, "gone": 10, "added": 10}
+    assert [*sample["gone"][6:], *sample["added"][:6]] == [None] * 10
+    forget(monkeypatch)
+    monkeypatch.setattr(table_statistics, "read_statistics", lambda files: pytest.fail("read again"))
+    assert table_statistics.cached_statistics(files).sample == sample
+
+
 def test_a_cache_that_cannot_be_written_only_costs_time(folder, monkeypatch):
     (folder.parent / "kept").write_text("no folder")
     assert table_statistics.cached_statistics([folder / "sales.parquet"]).rows == 1_000

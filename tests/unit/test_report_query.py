@@ -24,8 +24,8 @@ from qoop.replan.events import (
 from qoop.report import (
     NoRecordError,
     QueryRecord,
-    check_writable,
     decision_list,
+    ensure_writable,
     page,
     read_journal,
     section,
@@ -336,12 +336,12 @@ def test_only_the_owner_can_read_a_report(tmp_path: Path) -> None:
 
 
 def test_where_no_report_can_be_written_is_known_before(tmp_path: Path) -> None:
-    check_writable(tmp_path / "new" / "x.html")
+    ensure_writable(tmp_path / "new" / "x.html")
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
     (tmp_path / "file").touch()
     for path, reason in ((tmp_path / "file" / "x.html", "not a directory"), (tmp_path / "new", "is a directory")):
         with pytest.raises(ReportError, match=rf"report '{path}': cannot be written \(.*{reason}"):
-            check_writable(path)
+            ensure_writable(path)
 
 
 def test_a_file_that_is_not_a_journal_is_one_line(tmp_path: Path) -> None:

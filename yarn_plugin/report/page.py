@@ -199,17 +199,22 @@ def render(page: Page) -> str:
     return f"<!DOCTYPE html>\n{tag('html', _head(page), body, lang='en')}\n"
 
 
-def write(page: Page, path: Path) -> None:
-    """Write the page to a file, atomically.
+def write(page: Page, path: Path, mode: int = 0o666) -> None:
+    """Write the page to a file with these permissions, less the umask, atomically.
 
     Raises:
         ReportError: it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, render(page))
+        files.write(path, render(page), mode)
     except OSError as problem:
-        raise ReportError(f"report {str(path)!r}: cannot be written ({os_reason(problem)})") from None
+        raise not_written(path, problem) from None
+
+
+def not_written(path: Path, problem: OSError) -> ReportError:
+    """The error of a page that could not be written."""
+    return ReportError(f"report {str(path)!r}: cannot be written ({os_reason(problem)})")
 
 
 def _head(page: Page) -> Markup:
