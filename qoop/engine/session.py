@@ -1,6 +1,7 @@
 """Spark sessions: the query's own, beside the user's; and the query as written, which Spark reads in the user's."""
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,12 +16,15 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import java_class
-from qoop.engine.scala import items, sequence, stored_rows
+from qoop.engine.scala import items, printed, sequence, stored_rows
 from qoop.errors import QoopError
 from qoop.parsing.moment import EPOCH, Moment
 from qoop.parsing.spark_sql import Syntax
 
 CATALYST = "org.apache.spark.sql.catalyst"
+IDENTITY = re.compile(r"#(\d+)")
+"""The number of a column in a plan, as Spark prints it."""
+
 REORDER = f"{CATALYST}.optimizer.ReorderJoin"
 EXCLUDED = "spark.sql.optimizer.excludedRules"
 CTE_POLICY = "spark.sql.legacy.ctePrecedencePolicy"
@@ -135,19 +139,32 @@ def columns_of(frame: DataFrame) -> list[tuple[str, str]]:
 def with_columns_like(frame: DataFrame, written: DataFrame) -> DataFrame:
     """The frame's rows, with the columns of another frame of the same types.
 
-    That is their names, qualifiers (`frame.select("item.i_brand")`) and metadata (comments, lengths of VARCHAR).
+    That is their names, qualifiers (`frame.select("item.i_brand")`), metadata (comments, lengths of VARCHAR) and
+    identities (`frame.drop(spark.table("item").i_brand)`).
     """
     jvm: Any = frame.sparkSession._jvm
     plan, wanted = (one._jdf.queryExecution().analyzed() for one in (frame, written))
     numbers = getattr(java_class(jvm, f"{CATALYST}.expressions.NamedExpression$"), "MODULE$")
     alias, some = java_class(jvm, f"{CATALYST}.expressions.Alias"), java_class(jvm, "scala.Option")
-    none = sequence(jvm, [])
-    columns = [
-        alias(column, like.name(), numbers.newExprId(), like.qualifier(), some.apply(like.metadata()), none)
-        for column, like in zip(items(plan.output()), items(wanted.output()), strict=True)
-    ]
+    # Of a column that means another one below, as one of two readers of a table may: Spark would mix up their values.
+    taken = {int(number) for number in IDENTITY.findall(printed(plan))}
+    none, made, columns = sequence(jvm, []), {}, []
+    for column, like in zip(items(plan.output()), items(wanted.output()), strict=True):
+        identity = like.exprId()
+        number = int(identity.id())
+        if number in taken:
+            identity = numbers.newExprId()
+            number = int(identity.id())
+        if number not in made:
+            metadata = some.apply(like.metadata())
+            made[number] = alias(column, like.name(), identity, like.qualifier(), metadata, none)
+        columns.append(made[number])
     project = java_class(jvm, f"{CATALYST}.plans.logical.Project")
-    return frame_of(frame.sparkSession, project(sequence(jvm, columns), plan))
+    result = project(sequence(jvm, [*made.values()]), plan)
+    if len(made) < len(columns):
+        # A column that is selected twice is one column.
+        result = project(sequence(jvm, [one.toAttribute() for one in columns]), result)
+    return frame_of(frame.sparkSession, result)
 
 
 def java_message(problem: Py4JJavaError) -> str:

@@ -494,7 +494,7 @@ def test_a_text_that_stands_for_the_moment_is_not_split(spark):
         WITH s AS (
             SELECT a.id, CAST('now' AS TIMESTAMP) AS t, count(*) AS n FROM t a JOIN u b ON a.id = b.id GROUP BY a.id
         )
-        SELECT max(timestampdiff(MILLISECOND, x.t, CAST('now' AS TIMESTAMP))) AS ms
+        SELECT max(timestampdiff(MINUTE, x.t, CAST('now' AS TIMESTAMP))) AS minutes
         FROM s x JOIN s y ON x.id = y.id JOIN w ON w.id = x.id
     """
     warned = []
@@ -509,16 +509,50 @@ def files(spark, tmp_path):
 
 
 def test_columns_of_a_frame_are_found_by_the_names_of_tables(spark):
-    text = "SELECT a.*, b.*, named_struct('s', 'another') AS a FROM t AS a JOIN u AS b ON a.id = b.id JOIN w USING (id)"
+    spark.sql("CREATE TABLE kept USING parquet AS SELECT * FROM u")
+    kept = spark.table("kept")
+    text = """
+        SELECT a.*, b.*, named_struct('s', 'another') AS a FROM t AS a JOIN kept AS b ON a.id = b.id JOIN w USING (id)
+    """
+    try:
+        frame, expected = qoop.sql(spark, text, STAGED), spark.sql(text)
+        for read in (
+            lambda one: one.select("a.s"),
+            lambda one: one.selectExpr("b.*", "a.v"),
+            lambda one: one.where("b.w > 5"),
+            lambda one: one.drop(col("b.id")),
+            lambda one: one.drop(kept.id, kept.w),
+            lambda one: one.where(kept.w > 5).select(kept.w, "a.v"),
+        ):
+            assert sorted(map(repr, read(frame).collect())) == sorted(map(repr, read(expected).collect()))
+            assert read(frame).columns == read(expected).columns
+    finally:
+        spark.sql("DROP TABLE kept")
+
+
+def test_a_column_that_is_selected_twice_is_one_column(spark):
+    text = f"SELECT a.v, b.w, a.v, b.id, b.w + 1 AS x, b.w {JOINED}"
     frame, expected = qoop.sql(spark, text, STAGED), spark.sql(text)
-    for read in (
-        lambda one: one.select("a.s"),
-        lambda one: one.selectExpr("b.*", "a.v"),
-        lambda one: one.where("b.w > 5"),
-        lambda one: one.drop(col("b.id")),
-    ):
+    for read in (lambda one: one.select("v"), lambda one: one.where("w > 5"), lambda one: one.orderBy("v", "w", "x")):
         assert sorted(map(repr, read(frame).collect())) == sorted(map(repr, read(expected).collect()))
         assert read(frame).columns == read(expected).columns
+
+
+def test_columns_of_two_readers_of_a_table_are_not_mixed_up(spark):
+    """Filters that hold of one are not taken to hold of the other."""
+    spark.sql("SELECT id, v % 20 AS v FROM t").createOrReplaceTempView("twice")
+    text = """
+        SELECT b.id, a.id, a.v, b.v FROM twice AS a JOIN u ON a.id = u.id JOIN twice AS b ON b.id <= a.id
+        WHERE b.id > 1 AND a.v < 30
+    """
+    try:
+        for options in (STAGED, qoop.Options(plan="always")):
+            frame, expected = qoop.sql(spark, text, options), spark.sql(text)
+            for condition in ("a.id > 1", "b.id > 1", "a.id > 2", "b.id < 3", "a.v = 0", "b.v < 20"):
+                rows = [sorted(map(repr, one.where(condition).collect())) for one in (frame, expected)]
+                assert rows[0] == rows[1]
+    finally:
+        spark.catalog.dropTempView("twice")
 
 
 def test_what_is_declared_of_columns_is_stored_with_them(spark):
