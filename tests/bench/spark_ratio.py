@@ -27,11 +27,13 @@ def ratio_to_spark(
     options: qoop.Options,
     observe: Callable[[Outcome], object] = lambda outcome: None,
     warm_up: int = 1,
+    own_warm_up: int = 0,
     settle: int = 0,
 ) -> dict[str, Any]:
     """The median times, the ratio and its 95% interval, and the stages; `observe` is called after each run of qoop.
 
-    `settle`: how many more runs of a query that was planned come before the first round, on qoop alone.
+    `own_warm_up`: how many more runs come before the first round, on qoop alone; `settle`: yet more of a query that was
+    planned.
     """
     text = spark_text(query)
     outcomes: list[Outcome] = []
@@ -51,7 +53,7 @@ def ratio_to_spark(
     for _ in range(warm_up):
         for engine in order.sample(list(times), 2):
             run(engine)
-    for _ in range(settle if any(outcome.decisions for outcome in outcomes) else 0):
+    for _ in range(own_warm_up + (settle if any(outcome.decisions for outcome in outcomes) else 0)):
         run("qoop")
     while not rounds.are_enough(ratios, sum(map(sum, times.values()))):
         for engine in order.sample(list(times), 2):
