@@ -3,7 +3,8 @@
 Spark runs in this process with two slots. Each query is run on both engines to warm up: three times (from scale 10 on,
 whose runs are long, once, and twice more on qoop), and if it was planned four more times on qoop, so that the guard
 knows how it runs planned and as written. Then it is run in rounds, in random order, until the 95% interval of the ratio
-is within 5%: at least 3 rounds, at most 20 of 1.5 s or longer, and no further round after 5 min. By environment variables:
+is within 5%: at least 3 rounds, at most 20 of 1.5 s or longer, and no further round after 5 min. By environment
+variables:
 
 - `OVERHEAD_SCALE` (1): of the data; from 10 on two dozen queries, below all 99.
 - `OVERHEAD_PARTITIONED=1`: fact tables are partitioned by date, in Spark's catalogue.
