@@ -257,7 +257,7 @@ def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Ou
 
     try:
         outcome = query.run(consume)
-        with _cancelling_after(query.seconds_left, query.spark.sparkContext):
+        with _cancelling_after(query.timeout, query.seconds_left, query.spark.sparkContext):
             store(query.result)
     finally:
         query.close()
@@ -302,7 +302,7 @@ def _target_exists(spark: SparkSession, statement: Statement) -> bool:
 
 def _execute_as_written(spark: SparkSession, text: str, options: Options) -> Outcome:
     started = time.monotonic()
-    with _cancelling_after(options.timeout, spark.sparkContext):
+    with _cancelling_after(options.timeout, options.timeout, spark.sparkContext):
         spark.sql(text).collect()
     reason = "the statement contains no query to plan"
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, reason, ())
@@ -325,19 +325,21 @@ def _too_late(seconds: float) -> str:
 
 
 @contextmanager
-def _cancelling_after(seconds: float | None, context: SparkContext) -> Iterator[None]:
-    """Cancel the jobs of this thread if they take longer: those of a statement that Spark executes as it reads it.
+def _cancelling_after(timeout: float | None, left: float | None, context: SparkContext) -> Iterator[None]:
+    """Cancel the jobs of this thread after the seconds that are left of a timeout.
+
+    That is for statements that Spark executes as it reads them, and for rows that are stored after the query has run.
 
     Raises:
         QueryFailedError: they were cancelled. A statement that had no more jobs to run ends as usual.
     """
-    if seconds is None:
+    if timeout is None or left is None:
         yield
         return
     tag, is_late, ended = f"qoop-timeout-{uuid.uuid4().hex[:6]}", threading.Event(), threading.Event()
 
     def cancel() -> None:
-        wait = seconds
+        wait = left
         while not ended.wait(wait):
             is_late.set()
             wait = CANCEL_INTERVAL_S
@@ -351,7 +353,7 @@ def _cancelling_after(seconds: float | None, context: SparkContext) -> Iterator[
     except (PySparkException, Py4JError) as problem:
         if not is_late.is_set():
             raise
-        raise QueryFailedError(_too_late(seconds)) from problem
+        raise QueryFailedError(_too_late(timeout)) from problem
     finally:
         ended.set()
 
@@ -414,7 +416,7 @@ class _Query:
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self.spark = spark
-        with _cancelling_after(options.timeout, spark.sparkContext):
+        with _cancelling_after(options.timeout, options.timeout, spark.sparkContext):
             self.written = QueryAsWritten(spark, parsed.text, query)
         self._always = _plans_always(spark, self._options)
         self._folder = self._new_folder()
@@ -429,10 +431,14 @@ class _Query:
         return self._engine.result if self._engine is not None else None
 
     @property
+    def timeout(self) -> float | None:
+        """After how many seconds the query is stopped."""
+        return self._options.timeout
+
+    @property
     def seconds_left(self) -> float | None:
         """How long the query may still run."""
-        timeout = self._options.timeout
-        return None if timeout is None else max(self._began + timeout - time.monotonic(), 0.0)
+        return None if self.timeout is None else max(self._began + self.timeout - time.monotonic(), 0.0)
 
     @property
     def is_planned(self) -> bool:
