@@ -257,7 +257,7 @@ def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Ou
 
     try:
         outcome = query.run(consume)
-        with _cancelling_after(query.timeout, query.seconds_left, query.spark.sparkContext):
+        with _cancelling_after(query.timeout, query.spark.sparkContext, query.passed_s):
             store(query.result)
     finally:
         query.close()
@@ -302,7 +302,7 @@ def _target_exists(spark: SparkSession, statement: Statement) -> bool:
 
 def _execute_as_written(spark: SparkSession, text: str, options: Options) -> Outcome:
     started = time.monotonic()
-    with _cancelling_after(options.timeout, options.timeout, spark.sparkContext):
+    with _cancelling_after(options.timeout, spark.sparkContext):
         spark.sql(text).collect()
     reason = "the statement contains no query to plan"
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, reason, ())
@@ -325,21 +325,21 @@ def _too_late(seconds: float) -> str:
 
 
 @contextmanager
-def _cancelling_after(timeout: float | None, left: float | None, context: SparkContext) -> Iterator[None]:
-    """Cancel the jobs of this thread after the seconds that are left of a timeout.
+def _cancelling_after(timeout: float | None, context: SparkContext, passed_s: float = 0.0) -> Iterator[None]:
+    """Cancel the jobs of this thread after a timeout, of which some seconds have passed.
 
     That is for statements that Spark executes as it reads them, and for rows that are stored after the query has run.
 
     Raises:
         QueryFailedError: they were cancelled. A statement that had no more jobs to run ends as usual.
     """
-    if timeout is None or left is None:
+    if timeout is None:
         yield
         return
     tag, is_late, ended = f"qoop-timeout-{uuid.uuid4().hex[:6]}", threading.Event(), threading.Event()
 
     def cancel() -> None:
-        wait = left
+        wait = timeout - passed_s
         while not ended.wait(wait):
             is_late.set()
             wait = CANCEL_INTERVAL_S
@@ -359,12 +359,12 @@ def _cancelling_after(timeout: float | None, left: float | None, context: SparkC
 
 
 @contextmanager
-def _stopping_after(timeout: float | None, left: float | None, send: Callable[[Event], None]) -> Iterator[None]:
-    """Stop the query if it runs for longer than the seconds that are left of its timeout."""
-    if timeout is None or left is None:
+def _stopping_after(timeout: float | None, passed_s: float, send: Callable[[Event], None]) -> Iterator[None]:
+    """Stop the query after its timeout, of which some seconds have passed."""
+    if timeout is None:
         yield
         return
-    timer = threading.Timer(left, send, [QueryCancelled(_too_late(timeout))])
+    timer = threading.Timer(timeout - passed_s, send, [QueryCancelled(_too_late(timeout))])
     timer.daemon = True
     timer.start()
     try:
@@ -416,7 +416,7 @@ class _Query:
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self.spark = spark
-        with _cancelling_after(options.timeout, options.timeout, spark.sparkContext):
+        with _cancelling_after(options.timeout, spark.sparkContext):
             self.written = QueryAsWritten(spark, parsed.text, query)
         self._always = _plans_always(spark, self._options)
         self._folder = self._new_folder()
@@ -436,9 +436,9 @@ class _Query:
         return self._options.timeout
 
     @property
-    def seconds_left(self) -> float | None:
-        """How long the query may still run."""
-        return None if self.timeout is None else max(self._began + self.timeout - time.monotonic(), 0.0)
+    def passed_s(self) -> float:
+        """The seconds since it began."""
+        return time.monotonic() - self._began
 
     @property
     def is_planned(self) -> bool:
@@ -505,7 +505,7 @@ class _Query:
             is_alone = is_compared and is_idle(self.spark.sparkContext)
             # What Spark has executed as it read it is not undone.
             timeout = None if self.written.is_command else options.timeout
-            with _stopping_after(timeout, self.seconds_left, run.send):
+            with _stopping_after(timeout, self.passed_s, run.send):
                 outcome = run.run(self._engine, feed)
             self._remember(outcome, is_alone and is_idle(self.spark.sparkContext))
             if is_compared:

@@ -75,6 +75,20 @@ def write_private(path: Path, content: str) -> None:
     write(path, content, PRIVATE_MODE, durable=True)
 
 
+def delete_oldest(folder: Path, most: int) -> None:
+    """Delete the files of a folder that were written longest ago, so that at most this many stay.
+
+    Raises:
+        OSError: one could not be read or deleted.
+    """
+    files = list(folder.iterdir())
+    if len(files) <= most:
+        return
+    oldest = sorted((file.stat().st_mtime, file) for file in files)[: len(files) - most]
+    for _, file in oldest:
+        file.unlink(missing_ok=True)
+
+
 def _sync_folder(folder: Path) -> None:
     """Make the directory's entries durable, where the file system can."""
     with contextlib.suppress(OSError):

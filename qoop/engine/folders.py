@@ -39,6 +39,11 @@ HEARTBEAT_FAILED = (
 PRIVATE = "700"
 
 
+def taken_literally(path: str) -> str:
+    """A path in which Hadoop takes no character for a pattern."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
+
+
 class QueryFolder:
     """The folder `prefix` + `name`. Creating it also deletes the user's abandoned folders with the same prefix.
 
@@ -96,9 +101,8 @@ class QueryFolder:
         try:
             own = self._system.getFileStatus(self._at(f"{self.path}/{ALIVE}"))
             now, owner = own.getModificationTime(), str(own.getOwner())
-            literally = re.sub(r"([\[\]{}*?\\])", r"\\\1", self._prefix)
             # Not the heartbeats in them: those of other users cannot be read, and one of them would fail it all.
-            found = list(self._system.globStatus(self._at(f"{literally}*")) or ())
+            found = list(self._system.globStatus(self._at(f"{taken_literally(self._prefix)}*")) or ())
         except Exception:  # noqa: BLE001 - the next query tries again
             return
         for folder in found:

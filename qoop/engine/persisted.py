@@ -11,7 +11,7 @@ from pyspark.sql.functions import coalesce, concat, lit, nanvl
 from pyspark.sql.types import DataType, DoubleType, FloatType, StringType, StructField, StructType
 
 from qoop.engine.connection import java_class
-from qoop.engine.session import frame_of, java_message
+from qoop.engine.session import CATALYST, frame_of, java_message
 
 RELEASE = "qoop-release"
 """The name of threads that remove rows which nothing reads any more."""
@@ -149,7 +149,7 @@ def _without_bounds(column: Column, field: StructField, session: SparkSession) -
 def _known_not_null(column: Column, session: SparkSession) -> Column:
     """The column, in an expression that says that it is not NULL, which Spark keeps: it simplifies most others."""
     columns = java_class(session._jvm, "org.apache.spark.sql.classic.ExpressionUtils")
-    known = java_class(session._jvm, "org.apache.spark.sql.catalyst.expressions.KnownNotNull")
+    known = java_class(session._jvm, f"{CATALYST}.expressions.KnownNotNull")
     return Column(columns.column(known(columns.expression(column._jc))))
 
 

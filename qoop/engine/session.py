@@ -107,11 +107,10 @@ def require_classic_session(spark: Any) -> None:
 
 def syntax_of(spark: SparkSession) -> Syntax:
     """How a session reads SQL, by its settings."""
-
+    ansi = _is_on(spark, "spark.sql.ansi.enabled")
     return Syntax(
         case_sensitive=_is_on(spark, "spark.sql.caseSensitive"),
-        quoted_names=_is_on(spark, "spark.sql.ansi.enabled")
-        and _is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers"),
+        quoted_names=ansi and _is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers"),
         raw_strings=_is_on(spark, "spark.sql.parser.escapedStringLiterals"),
     )
 

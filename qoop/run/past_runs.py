@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from qoop.estimate.guard import PastRun
 from qoop.plans.plan import PlanShape, StageName
 from yarn_plugin.errors import os_reason
-from yarn_plugin.files import write
+from yarn_plugin.files import delete_oldest, write
 
 MAX_RUNS = 50
 """How many runs of a query are kept, cold and others each: more than two of the guard's intervals."""
@@ -154,15 +154,7 @@ class PastRuns:
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             write(self._path, content)
-            self._forget_oldest()
-
-    def _forget_oldest(self) -> None:
-        files = list(self._folder.iterdir())
-        if len(files) <= MAX_QUERIES:
-            return
-        oldest = sorted((file.stat().st_mtime, file) for file in files)[: len(files) - MAX_QUERIES]
-        for _, file in oldest:
-            file.unlink(missing_ok=True)
+            delete_oldest(self._folder, MAX_QUERIES)
 
 
 def _still_named(plans: Mapping[str, PlanShape], runs: Sequence[PastRun]) -> dict[str, PlanShape]:

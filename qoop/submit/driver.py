@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from qoop.api import Options, collect, execute, write
+from qoop.engine.folders import taken_literally
 from qoop.engine.output import OutputFiles
 from qoop.engine.session import java_message, syntax_of
 from qoop.errors import QoopError, did_you_mean
@@ -204,13 +205,8 @@ def _show_tables(spark: SparkSession, folder: Path, parsed: ParsedText, warn: Ca
 
 def _show_table(spark: SparkSession, name: str, path: Path) -> None:
     # Without the scheme Spark would look in the default file system, on a cluster usually HDFS.
-    literally = GLOB.sub(r"\\\1", str(path.absolute()))
     quoted = name.replace("`", "``")
-    spark.read.parquet(f"file://{literally}").createOrReplaceTempView(f"`{quoted}`")
-
-
-GLOB = re.compile(r"([\[\]{}*?\\])")
-"""The characters of a path that Hadoop does not take literally."""
+    spark.read.parquet(f"file://{taken_literally(str(path.absolute()))}").createOrReplaceTempView(f"`{quoted}`")
 
 
 def _write_report(job: Job, warn: Callable[[str], None]) -> None:

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.latest import Latest
-from yarn_plugin.files import PRIVATE_MODE, write
+from yarn_plugin.files import PRIVATE_MODE, delete_oldest, write
 
 SAMPLE_ROWS = 2000
 SAMPLED_GROUPS = 2
@@ -281,19 +281,10 @@ def _write(path: Path, known: TableStatistics) -> None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _delete_earlier(path.parent)
         write(path, content, PRIVATE_MODE)
-        _delete_oldest(path.parent)
+        delete_oldest(path.parent, MAX_FILES)
 
 
 def _delete_earlier(folder: Path) -> None:
     """Delete what earlier versions have cached: everybody could read it, and nothing of it is read any more."""
     for version in range(1, VERSION):
         shutil.rmtree(folder.with_name(f"statistics-{version}"), ignore_errors=True)
-
-
-def _delete_oldest(folder: Path) -> None:
-    files = list(folder.iterdir())
-    if len(files) <= MAX_FILES:
-        return
-    oldest = sorted((file.stat().st_mtime, file) for file in files)[: len(files) - MAX_FILES]
-    for _, file in oldest:
-        file.unlink(missing_ok=True)

@@ -151,18 +151,14 @@ def _in_session(**values):
     return _patched(api, "query_session", make)
 
 
-def _skipped_by_bounds() -> Defect:
+@contextmanager
+def _skipped_by_bounds() -> Iterator[None]:
     """Spark skips stored batches by bounds that leave NaN out, and parts of files where -0.0 is not 0.0."""
-
-    @contextmanager
-    def defect():
-        with (
-            patch.object(persisted, "filtered_by_rows", lambda frame: frame),
-            patch.object(checkpoints, "filtered_by_rows", lambda frame: frame),
-        ):
-            yield
-
-    return defect
+    with (
+        patch.object(persisted, "filtered_by_rows", lambda frame: frame),
+        patch.object(checkpoints, "filtered_by_rows", lambda frame: frame),
+    ):
+        yield
 
 
 def _distinct_output(original):
@@ -271,7 +267,7 @@ BUGS: dict[str, Defect] = {
     "wrong zone": _in_session(**ZONE),
     "another evaluation of errors": _in_session(ansi__enabled="false"),
     "stale output of another query": _stale(),
-    "NaN left out of bounds": _skipped_by_bounds(),
+    "NaN left out of bounds": _skipped_by_bounds,
     "lost HAVING": _set(exp.Select, lambda node: bool(node.args.get("having")), having=None),
     "lost ORDER BY": _set(exp.Select, lambda node: bool(node.args.get("order")), order=None),
     "descending for ascending": _every(exp.Ordered, lambda node: node.set("desc", not node.args.get("desc"))),
