@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, counting
+from qoop.engine.failures import message_of, was_cancelled
 from qoop.engine.folders import QueryFolder
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs
@@ -33,6 +34,7 @@ from qoop.engine.session import (
     query_session,
     require_classic_session,
     syntax_of,
+    why_names_differ,
 )
 from qoop.engine.snapshot import NoSnapshotError, pin_tables, showing_sources
 from qoop.engine.spark_engine import SparkEngine
@@ -105,7 +107,7 @@ class Options:
         timeout: seconds after which the query, with its planning, is stopped and fails; by default it may run for ever.
 
     Raises:
-        QoopError: the timeout is out of range, or the checkpoint empty.
+        QoopError: the timeout is no number or out of range, or the checkpoint is no text or empty.
     """
 
     feed: Callable[[], Feed] | None = None
@@ -125,9 +127,10 @@ class Options:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
-        if self.timeout is not None and not 0.0 < self.timeout <= MAX_TIMEOUT_S:
-            raise QoopError(f"timeout {self.timeout}: must be seconds, more than 0 and at most {MAX_TIMEOUT_S:g}")
-        if self.checkpoint is not None and not self.checkpoint.strip():
+        seconds, url = self.timeout, self.checkpoint
+        if seconds is not None and not (isinstance(seconds, int | float) and 0.0 < seconds <= MAX_TIMEOUT_S):
+            raise QoopError(f"timeout {seconds!r}: must be seconds, more than 0 and at most {MAX_TIMEOUT_S:g}")
+        if url is not None and not (isinstance(url, str) and url.strip()):
             raise QoopError(f"checkpoint {self.checkpoint!r}: {CHECKPOINT_WANTED}")
 
 
@@ -712,6 +715,8 @@ class _Query:
         assert statement is not None
         if not self.written.is_deterministic:
             return None, "the query has an expression that is not deterministic"
+        if (differs := why_names_differ(self.spark)) is not None:
+            return None, differs
         try:
             catalogue = SparkCatalogue(self.spark)
             options, now = self._options, partial(current_moment, self.spark)
@@ -733,7 +738,9 @@ class _Query:
         except QoopError as reason:
             # Spark has accepted the query, so the planner lacks support for it.
             return None, f"the planner does not support the query: {reason}"
-        except Exception as problem:  # noqa: BLE001 - whatever fails in the planner, Spark can run the query
+        except Exception as problem:
+            if was_cancelled(problem):
+                raise QueryFailedError(message_of(problem)) from problem
             return None, f"the planner failed: {describe(problem)}"
         return planned, None
 

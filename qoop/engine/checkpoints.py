@@ -10,8 +10,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
-from qoop.engine.failures import CANCELLED, causes_of
-from qoop.engine.folders import QueryFolder
+from qoop.engine.failures import was_cancelled
+from qoop.engine.folders import QueryFolder, taken_literally
 from qoop.engine.jobs import settings_of
 from qoop.engine.persisted import PersistedRows, filtered_by_rows, remove_all, remove_with
 from qoop.engine.prepared import StageViews
@@ -155,7 +155,7 @@ class ExecutorCheckpoints:
                 stored = self._measured(view, rows, batches.id())
                 readable = _readable(self.session, rows.frame, stored, self.in_plan)
         except BaseException as problem:
-            if known is None and not whole and output is not None and _was_cancelled(problem):
+            if known is None and not whole and output is not None and was_cancelled(problem):
                 self._keep(view, output)
             elif known is None:
                 rows.remove()
@@ -305,7 +305,7 @@ class FileCheckpoints:
         counted.write.mode("overwrite").parquet(path)
         # Whatever the session's settings say of its own files, a lost part must never read as no rows.
         reader = self.session.read.option("ignoreMissingFiles", False).option("ignoreCorruptFiles", False)
-        read = _nullable_like(reader.schema(frame.schema).parquet(path), frame)
+        read = _nullable_like(reader.schema(frame.schema).parquet(taken_literally(path)), frame)
         # Not every way to commit files leaves a mark.
         mark = f"{path}/_SUCCESS"
         with self._lock:
@@ -387,7 +387,3 @@ def counting(frame: DataFrame) -> tuple[DataFrame, Callable[[], float | None]]:
             return None
 
     return counted, rows
-
-
-def _was_cancelled(problem: BaseException) -> bool:
-    return any(CANCELLED in cause.message for cause in causes_of(problem))

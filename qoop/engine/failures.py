@@ -60,6 +60,14 @@ def is_out_of_room(problem: BaseException) -> bool:
         return False
 
 
+def was_cancelled(problem: BaseException) -> bool:
+    """Whether a failure of Spark, or one that it wraps, says that its job was cancelled; False if in doubt."""
+    try:
+        return any(CANCELLED in cause.message for cause in causes_of(problem))
+    except Exception:  # noqa: BLE001 - the JVM does not respond
+        return False
+
+
 class Cause(NamedTuple):
     """An exception, or one that it wraps: its message in one line.
 

@@ -69,6 +69,20 @@ def query_session(spark: SparkSession) -> SparkSession:
     return copy
 
 
+def why_names_differ(spark: SparkSession) -> str | None:
+    """Why names would not mean in a copy of the session (`query_session`) what they mean in it; None if they would."""
+    catalogs = spark._jsparkSession.sessionState().catalogManager()
+    catalog = str(catalogs.currentCatalog().name())
+    if catalog != "spark_catalog":
+        return f"the session's current catalog is {catalog}; stages run in spark_catalog"
+    try:
+        has_views = bool(catalogs.isSystemSessionOnPath())
+    except Py4JError:
+        # Spark 4.0 has no SET PATH.
+        has_views = True
+    return None if has_views else "the session's SQL path has no system.session, where stages have their outputs"
+
+
 def comparing_session(stages: SparkSession) -> SparkSession:
     """A copy of the session that stages run in, to analyse whole plans as one text: CTEs may have CTEs there."""
     copy = _wrapped(stages, stages._jsparkSession.cloneSession())
@@ -257,8 +271,14 @@ COMMITTERS = (
 """Settings of how written files are committed."""
 
 
-WRITE_SETTINGS = ("spark.sql.sources.partitionOverwriteMode", "spark.sql.storeAssignmentPolicy")
-"""Settings of which rows a statement replaces, and how values are converted."""
+WRITE_SETTINGS = (
+    "spark.sql.sources.partitionOverwriteMode",
+    "spark.sql.storeAssignmentPolicy",
+    "spark.sql.sources.default",
+    "spark.sql.legacy.createHiveTableByDefault",
+    "spark.sql.hive.convertCTAS",
+)
+"""Settings of which rows a statement replaces, how values are converted, and what kind of table is created."""
 
 
 class StatementAsWritten:

@@ -5,7 +5,8 @@ listings that Spark made for the query as written are given to the session of th
 read by such a listing make a query run as written.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +32,21 @@ SAME_EACH_TIME = {
     "InMemoryRelation", "CTERelationRef",
 }  # fmt: skip
 """Leaves of plans that hold or make their rows themselves."""
+
+
+READING_SETTINGS = {
+    "ignoreCorruptFiles": "spark.sql.files.ignoreCorruptFiles",
+    "ignoreMissingFiles": "spark.sql.files.ignoreMissingFiles",
+    "columnNameOfCorruptRecord": "spark.sql.columnNameOfCorruptRecord",
+    # No option, but a setting alone.
+    "partialResults": "spark.sql.json.enablePartialResults",
+}
+"""Settings of how files are read, by the options of a table that take their place."""
+
+SKIPPING = ("ignoreCorruptFiles", "ignoreMissingFiles")
+
+MAY_BE_MALFORMED = ("CSVFileFormat", "JsonFileFormat", "XmlFileFormat")
+"""Spark's readers that may not understand a row."""
 
 
 class NoSnapshotError(QoopError):
@@ -61,6 +77,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
     )
     pairs: dict[int, tuple[Any, Any]] = {}
     pinned: set[str] = set()
+    settings = _reading_settings(session)
     for leaf in _leaves(written):
         kind = str(leaf.getClass().getSimpleName())
         if kind in SAME_EACH_TIME:
@@ -68,6 +85,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
         index = file_index(leaf)
         if index is None:
             raise NoSnapshotError(f"{_name(leaf)} has no list of files that all stages could read")
+        _refuse_rows_by_columns(leaf, settings)
         if leaf.catalogTable().isDefined():
             identity = _identity(session, index)
             if identity in pairs:
@@ -88,6 +106,32 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
     for name, frame in named.items():
         _redefine(name, frame, listings, session)
     return list(pairs.values())
+
+
+def _reading_settings(session: SparkSession) -> dict[str, str]:
+    """The session's settings of how files are read, by the names of the options that take their place."""
+    return {option.lower(): session.conf.get(setting) or "" for option, setting in READING_SETTINGS.items()}
+
+
+def _refuse_rows_by_columns(leaf: Any, settings: Mapping[str, str]) -> None:
+    """Refuse files of which Spark skips other rows if it reads other columns: a stage may read more than the query."""
+    relation = leaf.relation()
+    pairs = (line.partition(" -> ") for line in str(relation.options().mkString("\n")).splitlines())
+    options = {**settings, **{name.strip().lower(): value.strip() for name, _, value in pairs}}
+    skipping = next((name for name in SKIPPING if options[name.lower()].lower() == "true"), None)
+    if skipping is not None:
+        raise NoSnapshotError(f"{skipping} is on, so which files are skipped depends on the columns that are read")
+    kind = str(relation.fileFormat().getClass().getSimpleName())
+    if kind not in MAY_BE_MALFORMED:
+        return
+    columns = {str(name).lower() for name in relation.dataSchema().names()}
+    if (
+        options.get("mode", "").upper() == "DROPMALFORMED"
+        or options["columnnameofcorruptrecord"].lower() in columns
+        or (kind == "JsonFileFormat" and options["partialresults"].lower() != "true")
+        or kind == "XmlFileFormat"
+    ):
+        raise NoSnapshotError(f"which rows of {_name(leaf)} are malformed depends on the columns that are read")
 
 
 def _refuse_names_of_stages(session: SparkSession) -> None:
@@ -134,19 +178,11 @@ class _Listings:
         self._session, self._read = session, read
         self.jvm: Any = session._jvm
         self._copies: dict[int, Any] = {}
-        self._kryo: Any = None
+        self._copier = _Copier(self.jvm)
 
     def copied(self, relation: Any) -> Any:
         """A relation with a copy of its listing; partitions that Spark has not listed are listed."""
-        return java_class(self.jvm, f"{SOURCES}.HadoopFsRelation")(
-            self._copy(relation.location()),
-            relation.partitionSchema(),
-            relation.dataSchema(),
-            relation.bucketSpec(),
-            relation.fileFormat(),
-            relation.options(),
-            self._session._jsparkSession,
-        )
+        return _over(self._copy(relation.location()), relation, self._session)
 
     def _copy(self, index: Any) -> Any:
         identity = _identity(self._session, index)
@@ -154,19 +190,102 @@ class _Listings:
             raise NoSnapshotError(f"files under {_paths(index)} have been listed anew")
         if identity not in self._copies:
             if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
-                self._copies[identity] = index.filterPartitions(sequence(self.jvm, []))
+                self._copies[identity] = _rooted(index.filterPartitions(sequence(self.jvm, [])), index.rootPaths())
             else:
-                self._copies[identity] = self._copier.copyShallow(index)
+                self._copies[identity] = self._copier.copy(index)
         return self._copies[identity]
 
-    @property
-    def _copier(self) -> Any:
-        """Kryo, which copies the fields of any object: Spark's own constructor would list the files again."""
+
+class _Copier:
+    """Copies listings by their fields: Spark's own constructor would list the files again."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+        self._kryo: Any = None
+
+    def copy(self, index: Any) -> Any:
+        """A copy with the same files, folders and partitions."""
         if self._kryo is None:
-            self._kryo = java_class(self.jvm, "com.esotericsoftware.kryo.Kryo")()
-            strategy = java_class(self.jvm, "org.objenesis.strategy.StdInstantiatorStrategy")()
-            self._kryo.setInstantiatorStrategy(strategy)
-        return self._kryo
+            kryo = java_class(self._jvm, "com.esotericsoftware.kryo.Kryo")()
+            kryo.setInstantiatorStrategy(java_class(self._jvm, "org.objenesis.strategy.StdInstantiatorStrategy")())
+            self._kryo = kryo
+        return self._kryo.copyShallow(index)
+
+
+class _AsListed:
+    """Copies of listings, which Spark does not list anew, for a frame that also reads the outputs of stages.
+
+    Spark does so, whoever has the listing, when an application writes below its folders and what reads them is cached.
+    The frame would then have some tables as they are now, and outputs made from others as they were.
+
+    Args:
+        own: the identities of listings that the query as written reads, which are not copied.
+    """
+
+    def __init__(self, session: SparkSession, own: Collection[int]) -> None:
+        self._session, self._jvm, self._own, self._copier = session, session._jvm, own, _Copier(session._jvm)
+        self._copies: dict[int, Any] = {}
+
+    def relation(self, relation: Any) -> Any:
+        """A relation with such a copy; None for one that is not copied."""
+        index = relation.location()
+        identity = _identity(self._session, index)
+        if identity in self._own:
+            return None
+        if identity not in self._copies:
+            self._copies[identity] = self._copy(index)
+        return _over(self._copies[identity], relation, self._session)
+
+    def _copy(self, index: Any) -> Any:
+        # Before it is copied: the partitions are inferred from its folders when Spark first asks for them.
+        is_partitioned = not index.partitionSpec().partitionColumns().isEmpty()
+        copy = self._copier.copy(index)
+        # With no two copies, and no folder, in common: Spark takes listings of the same folders for equal.
+        path, mark = java_class(self._jvm, "org.apache.hadoop.fs.Path"), uuid.uuid4().hex[:8]
+        own = [path(AS_LISTED, mark, str(root.toUri().getPath())) for root in items(index.rootPaths())]
+        _set_field(copy, "rootPaths", sequence(self._jvm, own))
+        if not is_partitioned and not copy.recursiveFileLookup():
+            # All files in it, not only those directly in its folders.
+            files = index.leafFiles().clone()
+            for extra in items(index.leafFiles().values().toSet().diff(index.allFiles().toSet()).toSeq()):
+                files.remove(extra.getPath())
+            _set_field(copy, "cachedLeafFiles", files)
+            _set_field(copy, "recursiveFileLookup", True, inherited=True)
+        return copy
+
+
+AS_LISTED = "as-listed-by-qoop"
+"""The scheme of the paths of such copies, which no application writes to."""
+
+
+def _over(index: Any, relation: Any, session: SparkSession) -> Any:
+    """A relation with another listing, for a session."""
+    return java_class(session._jvm, f"{SOURCES}.HadoopFsRelation")(
+        index,
+        relation.partitionSchema(),
+        relation.dataSchema(),
+        relation.bucketSpec(),
+        relation.fileFormat(),
+        relation.options(),
+        session._jsparkSession,
+    )
+
+
+def _rooted(partitions: Any, paths: Any) -> Any:
+    """A listing of partitions, with the folder of their table in place of their own.
+
+    By it Spark tells whether what it keeps of one of Hive's tables is of the table's present folder.
+    """
+    _set_field(partitions, "rootPaths", paths)
+    return partitions
+
+
+def _set_field(index: Any, name: str, value: Any, inherited: bool = False) -> None:
+    """Set a field of a listing that nobody else has yet."""
+    kind = index.getClass()
+    field = (kind.getSuperclass() if inherited else kind).getDeclaredField(name)
+    field.setAccessible(True)
+    field.set(index, value)
 
 
 def _redefine(name: str, frame: DataFrame, listings: _Listings, session: SparkSession) -> None:
@@ -181,7 +300,7 @@ def _redefine(name: str, frame: DataFrame, listings: _Listings, session: SparkSe
     of_all_sessions = len(parts) == 2 and parts[0].lower() == session.conf.get("spark.sql.globalTempDatabase")
     if not of_session and not of_all_sessions:
         return
-    replaced = _with_copies(plan, listings)
+    replaced = _with_copies(plan, listings.copied, listings.jvm)
     if of_session and replaced is not plan:
         # By its name without quotes, which `define_view` does not expect.
         state.catalog().dropTempView(parts[0])
@@ -194,18 +313,20 @@ def _redefine(name: str, frame: DataFrame, listings: _Listings, session: SparkSe
         raise NoSnapshotError(f"the files that {name} reads in a subquery may be listed anew")
 
 
-def _with_copies(plan: Any, listings: _Listings) -> Any:
-    """The plan itself if it reads no files."""
+def _with_copies(plan: Any, copied: Callable[[Any], Any], jvm: Any) -> Any:
+    """A plan with copies of the relations of its files, if they are copied; the plan itself if none is."""
     if file_index(plan) is not None:
-        relation = listings.copied(plan.relation())
+        relation = copied(plan.relation())
+        if relation is None:
+            return plan
         return plan.copy(relation, plan.output(), plan.catalogTable(), plan.isStreaming(), plan.stream())
     children = [*items(plan.children())]
-    replaced = [_with_copies(child, listings) for child in children]
+    replaced = [_with_copies(child, copied, jvm) for child in children]
     if all(new is old for new, old in zip(replaced, children, strict=True)):
         return plan
     # First with others: Spark keeps children that are equal to the new ones, as listings of the same folders are.
-    others = [java_class(listings.jvm, f"{CATALYST}.plans.logical.OneRowRelation")() for _ in children]
-    return plan.withNewChildren(sequence(listings.jvm, others)).withNewChildren(sequence(listings.jvm, replaced))
+    others = [java_class(jvm, f"{CATALYST}.plans.logical.OneRowRelation")() for _ in children]
+    return plan.withNewChildren(sequence(jvm, others)).withNewChildren(sequence(jvm, replaced))
 
 
 def _leaves(frame: DataFrame) -> Iterator[Any]:
@@ -235,19 +356,17 @@ def _kept(leaf: Any, listings: _Listings, session: SparkSession) -> Any:
 def showing_sources(frame: DataFrame, written: DataFrame) -> DataFrame:
     """The frame, with the files that the query as written reads in its plan, where Spark looks for them.
 
-    Spark refuses to overwrite what a frame reads, but does not look behind stored rows. The files are in anti-joins
-    with nothing, which Spark drops as it optimises the plan. They are around a leaf: around the whole plan, Spark would
-    push a limit below them, and drop the query's order there.
+    What it reads itself, it reads as it was listed, whatever Spark is told to list anew, or to cache. Spark refuses to
+    overwrite what a frame reads, but does not look behind stored rows. The files are in anti-joins with nothing, which
+    Spark drops as it optimises the plan. They are around a leaf: around the whole plan, Spark would push a limit below
+    them, and drop the query's order there.
     """
-    plan = frame._jdf.queryExecution().commandExecuted()
-    if not stored_rows(plan):
-        return frame
-    session = frame.sparkSession
+    plan, session = frame._jdf.queryExecution().commandExecuted(), frame.sparkSession
     sources = {_identity(session, index): leaf for leaf in _leaves(written) if (index := file_index(leaf))}
-    shown = frame_of(session, _with_sources(plan, [*sources.values()], session._jvm)) if sources else frame
-    # A table that is cached from now on is not read in its new version, by what no stage has read yet.
-    shown._jdf.queryExecution().withCachedData()
-    return shown
+    as_listed = _with_copies(plan, _AsListed(session, sources).relation, session._jvm)
+    if as_listed is plan and not stored_rows(plan):
+        return frame
+    return frame_of(session, _with_sources(as_listed, [*sources.values()], session._jvm))
 
 
 def _with_sources(plan: Any, sources: Sequence[Any], jvm: Any) -> Any:

@@ -156,12 +156,16 @@ class SparkEngine:
         if self._foreground:
             self._run(*args)
             return
-        try:
-            thread = InheritableThread(self._run, args=args, name=tag, daemon=True)
-            thread.start()
-        except Exception as problem:  # noqa: BLE001 - PySpark fails in many ways once Spark has stopped
+
+        def died(problem: BaseException) -> None:
             failed = StageFailed(stage, f"Spark has stopped: {message_of(problem)}", False, query != self._written.text)
             self._ended(stage, tag, failed)
+
+        try:
+            thread = _StageThread(self._run, died, args=args, name=tag, daemon=True)
+            thread.start()
+        except Exception as problem:  # noqa: BLE001 - PySpark fails in many ways once Spark has stopped
+            died(problem)
             return
         with self._lock:
             self._threads = {name: old for name, old in self._threads.items() if old.is_alive()} | {tag: thread}
@@ -540,6 +544,24 @@ class SparkEngine:
             self._report_lost_outputs(suspected=True)
         except Exception:  # noqa: BLE001 - the next check reports them
             return
+
+
+class _StageThread(InheritableThread):  # type: ignore[misc]
+    """A thread with the tags, job group and pool of the one that starts it.
+
+    `died` is called if it ends before its target runs, as PySpark's part of it does when Spark has stopped meanwhile.
+    """
+
+    def __init__(self, target: Callable[..., None], died: Callable[[BaseException], None], **kwargs: Any) -> None:
+        super().__init__(target, **kwargs)
+        self._died = died
+
+    def run(self) -> None:
+        """Run the target; called in the thread."""
+        try:
+            super().run()
+        except BaseException as problem:  # noqa: BLE001 - the target itself raises nothing
+            self._died(problem)
 
 
 class ResultTypeError(QoopError):

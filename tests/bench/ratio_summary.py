@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.bench.rounds import interval
@@ -21,13 +21,16 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {}
     unresolved = [row["query"] for row in rows if not interval(row["ratios"]).is_resolved]
     short = [row for row in rows if row["spark_s"] < SHORT_SECONDS]
+    kinds = {
+        "one_stage": [row for row in rows if row["stages"] == 1],
+        "several_stages": [row for row in rows if row["stages"] > 1],
+    }
     return {
         "queries_measured": len(rows),
         "geometric_mean": _mean(rows),
         "p95": _p95([row["ratio"] for row in rows]),
         "total": sum(row["qoop_s"] for row in rows) / sum(row["spark_s"] for row in rows),
-        "one_stage": _mean(row for row in rows if row["stages"] == 1),
-        "several_stages": _mean(row for row in rows if row["stages"] > 1),
+        **{name: _mean(some) for name, some in kinds.items() if some},
         **_worst("worst_upper", [row for row in rows if row not in short], _upper),
         **_worst("worst_extra_s", short, _extra_seconds),
         "unresolved": len(unresolved),
@@ -50,9 +53,8 @@ def _worst(name: str, rows: Sequence[dict[str, Any]], bound: Callable[[dict[str,
     return {name: bound(worst), f"{name}_query": worst["query"]}
 
 
-def _mean(rows: Iterable[dict[str, Any]]) -> float:
-    logs = [math.log(row["ratio"]) for row in rows]
-    return math.exp(statistics.fmean(logs)) if logs else math.nan
+def _mean(rows: Sequence[dict[str, Any]]) -> float:
+    return math.exp(statistics.fmean(math.log(row["ratio"]) for row in rows))
 
 
 def _p95(values: Sequence[float]) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
@@ -29,8 +30,11 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory):
     folder = tmp_path_factory.mktemp("spark")
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").enableHiveSupport()
     builder = builder.config("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
+    database = f"jdbc:derby:memory:{folder.name};create=true"
+    builder = builder.config("spark.hadoop.javax.jdo.option.ConnectionURL", database)
+    builder = builder.config("spark.hadoop.hive.exec.dynamic.partition.mode", "nonstrict")
     # Spark would keep listings of partitions for a while by itself.
     builder = builder.config("spark.sql.hive.filesourcePartitionFileCacheSize", "0")
     session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
@@ -77,6 +81,21 @@ class Kinds:
         return "facts", Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:")) / "facts"
 
     @staticmethod
+    def hive(spark, folder):
+        spark.sql("CREATE TABLE facts (id BIGINT, k BIGINT, p BIGINT) STORED AS PARQUET")
+        return Kinds._filled(spark)
+
+    @staticmethod
+    def hive_partitioned(spark, folder):
+        spark.sql("CREATE TABLE facts (id BIGINT, k BIGINT) PARTITIONED BY (p BIGINT) STORED AS PARQUET")
+        return Kinds._filled(spark)
+
+    @staticmethod
+    def _filled(spark):
+        spark.sql(f"INSERT INTO facts {ROWS}")
+        return "facts", Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:")) / "facts"
+
+    @staticmethod
     def external(spark, folder):
         spark.sql(ROWS).write.parquet(folder.as_uri())
         spark.sql(f"CREATE TABLE facts USING parquet LOCATION '{folder.as_uri()}'")
@@ -112,7 +131,10 @@ class Kinds:
         return "facts", folder
 
 
-PINNED = ["plain", "qualified", "partitioned", "external", "temporary_view", "view_of_partitions", "view"]
+PINNED = [
+    "plain", "qualified", "partitioned", "hive", "hive_partitioned", "external", "temporary_view", "view_of_partitions",
+    "view",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -181,7 +203,9 @@ def test_without_pinning_files_added_while_a_query_runs_are_mixed(spark, made, m
 
 
 @pytest.mark.parametrize("own_session", [True, False])
-@pytest.mark.parametrize("kind", ["plain", "partitioned", "temporary_view", "view_of_partitions"])
+@pytest.mark.parametrize(
+    "kind", ["plain", "partitioned", "hive", "hive_partitioned", "temporary_view", "view_of_partitions"]
+)
 def test_a_table_that_the_same_application_changes_is_read_in_one_version(spark, made, kind, own_session, tmp_path):
     """Spark lists it anew, also for plans that were analysed before, and computes again what it has cached."""
     (name, _), files = made(kind), tmp_path / "outputs"
@@ -379,9 +403,110 @@ def test_a_frame_does_not_read_what_is_cached_after_it_was_made(spark, made):
     spark.table(name).cache()
     try:
         spark.sql(f"INSERT INTO {name} SELECT id, k, p FROM {name}")
-        assert counts(frame.collect()) == {(20, 20)}
+        assert counts(frame.collect()) == counts(frame.where("k >= 0").collect()) == {(20, 20)}
     finally:
         spark.catalog.uncacheTable(name)
+
+
+@pytest.mark.parametrize("kind", ["plain", "partitioned", "external", "temporary_view", "view_of_partitions"])
+def test_a_frame_in_sparks_cache_does_not_mix_versions(spark, made, kind):
+    """When an application writes to a table, Spark lists its files anew for what it has cached of it."""
+    name, folder = made(kind)
+    seen, warned, options = changing(lambda: None)
+    frame = qoop.sql(spark, APART.format(facts=name), options)
+    assert len(seen) > 1 and warned == []
+    frame.cache()
+    try:
+        assert counts(frame.collect()) == {(20, 20)}
+        if kind in ("external", "temporary_view"):
+            spark.sql(ROWS).write.mode("append").parquet(folder.as_uri())
+        else:
+            spark.sql(f"INSERT INTO facts {ROWS}")
+        assert counts(frame.select("*").collect()) == {(20, 20)}
+        assert counts(qoop.collect(spark, APART.format(facts=name), options).rows) == {(40, 40)}
+    finally:
+        frame.unpersist()
+
+
+def test_a_view_of_a_frame_cannot_be_refreshed_in_part(spark, made):
+    name, _ = made("plain")
+    _, _, options = changing(lambda: None)
+    qoop.sql(spark, APART.format(facts=name), options).createOrReplaceTempView("part")
+    spark.sql(f"INSERT INTO facts {ROWS}")
+    with pytest.raises(Py4JJavaError, match="as-listed-by-qoop"):
+        spark.catalog.refreshTable("part")
+    assert counts(spark.table("part").collect()) == {(20, 20)}
+
+
+def test_a_frame_reads_only_the_files_that_spark_would(spark, made):
+    """Spark lists folders within a table without partitions too, but reads only its own files."""
+    name, folder = made("external")
+    (folder / "within").mkdir()
+    pq.write_table(pa.table({"id": [1], "k": [1], "p": [1]}), folder / "within" / "file.parquet")
+    spark.sql(f"REFRESH TABLE {name}")
+    seen, warned, options = changing(lambda: None)
+    frame = qoop.sql(spark, APART.format(facts=name), options)
+    assert len(seen) > 1 and warned == []
+    assert counts(frame.collect()) == counts(spark.sql(APART.format(facts=name)).collect()) == {(20, 20)}
+
+
+MALFORMED = {
+    "dropped": ("csv", "mode 'DROPMALFORMED'", ""),
+    "dropped by JSON": ("json", "mode 'dropMalformed'", ""),
+    "noted": ("csv", "sep ','", ", _corrupt_record STRING"),
+    "noted elsewhere": ("json", "columnNameOfCorruptRecord 'Wrong'", ", wrong STRING"),
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_rows_are_malformed_by_the_columns_that_the_query_reads(spark, tmp_path, kind):
+    """A stage stores a column that no later one reads."""
+    source, options, column = MALFORMED[kind]
+    line = "{}" if source == "csv" else '{{"id": {}, "k": {}, "n": {}}}'
+    rows = [(id, id % 5, '"bad"' if id % 10 == 3 else id % 7) for id in range(100)]
+    lines = [",".join(map(str, row)) if source == "csv" else line.format(*row) for row in rows]
+    (tmp_path / "file").write_text("\n".join(lines))
+    spark.sql(
+        f"CREATE TABLE facts (id INT, k INT, n INT{column}) USING {source} "
+        f"OPTIONS ({options}) LOCATION '{tmp_path.as_uri()}'"
+    )
+    text = """
+        SELECT x.k, x.rows, groups.w FROM (
+          SELECT facts.k, count(*) AS rows, sum(facts.n) AS n
+          FROM facts JOIN kinds ON kinds.k = facts.k GROUP BY facts.k
+        ) AS x JOIN groups ON groups.g = x.k
+    """
+    try:
+        answer = qoop.collect(spark, text, changing(lambda: None)[2])
+        assert "are malformed depends on the columns" in str(answer.outcome.one_stage_reason)
+        assert sorted(answer.rows) == sorted(spark.sql(text).collect())
+        assert {row.rows for row in answer.rows} == {20}
+    finally:
+        spark.sql("DROP TABLE facts")
+
+
+@pytest.mark.parametrize("setting", ["ignoreCorruptFiles", "ignoreMissingFiles"])
+def test_files_that_may_be_skipped_are_read_as_written(spark, made, setting):
+    name, _ = made("plain")
+    with changed(spark, f"spark.sql.files.{setting}", "true"):
+        answer = qoop.collect(spark, APART.format(facts=name), changing(lambda: None)[2])
+    assert answer.outcome.one_stage_reason.startswith(f"{setting} is on")
+    assert counts(answer.rows) == {(20, 20)}
+
+
+def test_another_catalog_is_not_that_of_stages(spark, made):
+    name, _ = made("plain")
+    text = APART.format(facts=f"spark_catalog.default.{name}").replace("GROUP BY x.k", "WHERE {} GROUP BY x.k")
+    spark.conf.set("spark.sql.catalog.other", "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog")
+    spark.conf.set("spark.sql.catalog.other.url", "jdbc:derby:memory:other;create=true")
+    spark.conf.set("spark.sql.catalog.other.driver", "org.apache.derby.iapi.jdbc.AutoloadedDriver")
+    try:
+        spark.sql("USE other")
+        answer = qoop.collect(spark, text.format("current_database() = 'default'"), changing(lambda: None)[2])
+        assert answer.outcome.one_stage_reason.startswith("the session's current catalog is other")
+        assert answer.rows == []
+    finally:
+        spark.sql("USE spark_catalog")
 
 
 @pytest.mark.parametrize("change", ["database", "overwriting"])
@@ -410,6 +535,17 @@ def test_a_statement_that_would_now_store_its_rows_elsewhere_fails(spark, made, 
         spark.sql("DROP DATABASE elsewhere CASCADE")
         spark.sql("DROP TABLE target")
         spark.catalog.dropTempView("nothing")
+
+
+def test_a_table_is_created_of_the_kind_that_was_set_when_the_statement_began(spark, made):
+    name, _ = made("plain")
+    _, _, options = changing(lambda: spark.conf.set("spark.sql.sources.default", "orc"))
+    try:
+        with pytest.raises(QoopError, match=r"sources\.default: was 'parquet' when the statement began, and is 'orc'"):
+            qoop.execute(spark, f"CREATE TABLE target AS {APART.format(facts=name)}", options)
+        assert not spark.catalog.tableExists("target")
+    finally:
+        spark.conf.unset("spark.sql.sources.default")
 
 
 def test_a_view_of_a_result_with_sums_outlives_the_frame(spark, made):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from pyspark import InheritableThread
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType
@@ -618,6 +619,37 @@ def test_cancelling_the_users_jobs_cancels_the_query(spark, slow_views, how):
         assert isinstance(error, QueryFailedError) and "SPARK_JOB_CANCELLED" in str(error)
 
 
+@pytest.mark.parametrize("call", [qoop.collect, qoop.sql])
+def test_a_query_that_is_cancelled_while_it_is_planned_does_not_run(spark, monkeypatch, call):
+    """As a table is sampled by a job."""
+    sampling = "SELECT count(*) FROM range(0, 1000000000000, 1, 2) WHERE hash(id) = 3"
+    monkeypatch.setattr(SparkCatalogue, "statistics", lambda self, table: spark.sql(sampling).collect())
+    started = []
+    options = replace(STAGED, watch=started.append)
+    with session_unchanged(spark):
+        thread, errors = in_thread(lambda: call(spark, JOINED, options))
+        wait_until(lambda: has_long_job(spark))
+        spark.sparkContext.cancelAllJobs()
+        thread.join(60)
+        assert not thread.is_alive()
+        (error,) = errors
+        assert isinstance(error, QueryFailedError) and "SPARK_JOB_CANCELLED" in str(error)
+        assert started == []
+
+
+def test_a_stage_whose_thread_cannot_start_fails_the_query(spark, monkeypatch):
+    """PySpark's own part of the thread fails when Spark has stopped meanwhile."""
+
+    def run(thread, run=threading.Thread.run):
+        if isinstance(thread, InheritableThread):
+            raise AssertionError("no active context")
+        run(thread)
+
+    monkeypatch.setattr(threading.Thread, "run", run)
+    with session_unchanged(spark), pytest.raises(QueryFailedError, match="Spark has stopped: no active context"):
+        qoop.collect(spark, JOINED, STAGED)
+
+
 def test_planning_counts_towards_the_timeout(spark, slow_views, monkeypatch):
     """By a clock by which planning takes almost all of it."""
     planned = []
@@ -658,7 +690,7 @@ def test_a_statement_that_is_done_does_not_fail_by_its_timeout(spark, statement)
         spark.catalog.dropTempView("done")
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 1e10])
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 1e10, "5"])
 def test_timeouts_out_of_range_are_refused(seconds):
     with pytest.raises(QoopError, match="must be seconds, more than 0 and at most 1e"):
         qoop.Options(timeout=seconds)
@@ -738,6 +770,19 @@ def test_an_unusable_checkpoint_is_an_error_or_the_query_runs_as_written(spark, 
     answer = qoop.collect(spark, JOINED, options)
     assert Counter(map(tuple, answer.rows)) == rows_of(spark.sql(JOINED))
     assert any("running the query as written" in line for line in warned)
+
+
+@pytest.mark.parametrize("name", ["a[1]", "{a,b}", "a*", "it's 100% a; b#1"])
+def test_a_checkpoint_folder_of_any_name(spark, tmp_path, name):
+    warned = []
+    answer = qoop.collect(spark, JOINED, replace(STAGED, checkpoint=f"file:{tmp_path}/{name}", warn=warned.append))
+    assert Counter(map(tuple, answer.rows)) == rows_of(spark.sql(JOINED))
+    assert warned == [] and answer.outcome.counts.failed == 0 and answer.outcome.counts.stages > 1
+
+
+def test_a_checkpoint_must_be_text(tmp_path):
+    with pytest.raises(QoopError, match=r"^checkpoint PosixPath.* must be a URL"):
+        qoop.Options(checkpoint=tmp_path)
 
 
 def test_local_parquet_files_are_counted_whatever_their_names_and_without_a_job(spark, tmp_path):

@@ -110,6 +110,7 @@ def test_an_unresolved_query_counts_with_its_upper_bound():
 def test_there_are_results_without_short_or_long_queries():
     assert "worst_extra_s" not in summary([row(1, 1.0, [0.0] * 3)])
     assert "worst_upper" not in summary([row(1, 0.9, [0.0] * 3)])
+    assert "one_stage" not in summary([row(1, 1.0, [0.0] * 3, stages=2)])
     assert summary([]) == {}
 
 
