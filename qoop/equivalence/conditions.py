@@ -22,7 +22,7 @@ from qoop.equivalence.relation import Block, Relation, Source
 MAX_DIGITS = 38
 """Digits of Spark's decimals: numbers that need more are rounded before they are compared."""
 
-PUSHED_THROUGH = {"aggregate": "group", "Distinct": "passed"}
+PUSHED_THROUGH = {"aggregate": "group", "Distinct": "passed", "Sort": "passed"}
 """Operators below which a condition on such columns is equivalent."""
 
 

@@ -1,5 +1,6 @@
 """Translate an analysed Spark plan into blocks."""
 
+import re
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
@@ -9,9 +10,11 @@ from qoop.equivalence.expression import (
     all_of,
     among,
     any_of,
+    columns,
     conjuncts,
     equal,
     floating_text,
+    has_subquery,
     integer_sum,
     is_not_null,
     is_number,
@@ -36,6 +39,14 @@ AS_WRITTEN = {"GetStructField": {"name"}}
 
 TIMES = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime"}
 """Expressions that have one value in each job, which may not be the same in all stages."""
+
+DATES_AND_TIMES = {"date", "timestamp", "timestamp_ntz"}
+
+MOMENT = re.compile(r"\W*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+"""How a text starts that Spark takes for a moment; in a literal of a date or time it is evaluated by the parser."""
+
+NO_TEXT = re.compile(r"^(?!.*(Format|From)).*(Date|Time|Day|Month|Micros|Millis|Seconds)")
+"""Spark's functions whose result is no text, but a date, a time or a number."""
 
 RANDOM = {"AesEncrypt": "aes_encrypt"}
 """Expressions that Spark calls deterministic and that have another value each time, by class."""
@@ -398,6 +409,8 @@ class _Translator:
             return literal
         if kind == "date" and operand[0] == "literal" and is_plain_date(operand[2]):
             return ("literal", "date", operand[2])
+        if kind in DATES_AND_TIMES and _may_be_moment(operand):
+            raise UnverifiableError(f"a text that may stand for the current {kind} has another value each time")
         numeric = is_number(kind) and is_number(type_of(operand))
         return ("cast", kind, operand, None if numeric else node.fields.get("timeZoneId"))
 
@@ -427,6 +440,15 @@ class _Translator:
         if isinstance(value, Mapping):
             return tuple((name, self.expression_of_field(item)) for name, item in sorted(value.items()))
         return value
+
+
+def _may_be_moment(operand: Expr) -> bool:
+    """Whether Spark may take a text for the current date or time: a constant one such as 'now' or 'today UTC'."""
+    if operand[0] == "literal":
+        return operand[1] == "string" and MOMENT.match(operand[2] or "") is not None
+    if next(columns(operand), None) is not None or has_subquery(operand) or type_of(operand) not in (None, "string"):
+        return False
+    return operand[0] != "call" or NO_TEXT.search(operand[1]) is None
 
 
 COMPARISONS: dict[str, Callable[[Expr, Expr], Expr]] = {

@@ -15,6 +15,7 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
 from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError, did_you_mean
+from qoop.parsing.expressions import aliases_defined_by
 from qoop.parsing.spark_sql import DIALECT, USUAL, Catalogue, Syntax, Types, check_can_be_written
 from qoop.plans.plan import ROOT
 
@@ -97,6 +98,7 @@ def split_query(query: exp.Query, catalogue: Catalogue, syntax: Syntax = USUAL) 
     ctes = _name_ctes(query, names, syntax)
     tables, types = _name_tables(query, ctes, catalogue, syntax)
     query = _qualify_names(query, types, syntax)
+    _name_joined_columns(query)
     blocks: dict[str, exp.Query] = {}
     _extract_ctes(query, blocks)
     _extract_derived(query, blocks, names)
@@ -259,6 +261,23 @@ def _qualify_names(query: exp.Query, types: dict[str, Types], syntax: Syntax) ->
     if not isinstance(result, exp.Query):
         raise CannotSplitError("the statement is not a SELECT")
     return result
+
+
+def _name_joined_columns(query: exp.Query) -> None:
+    """Have a column that tables are joined USING be that of the first, where Spark has it so.
+
+    sqlglot writes COALESCE of those of all tables, as Spark does for FULL joins alone.
+    """
+    for node in list(query.find_all(exp.Coalesce)):
+        parts = [node.this, *node.expressions]
+        is_written = not all(isinstance(part, exp.Column) and part.this.meta.get("line") is None for part in parts)
+        if is_written or len({part.name for part in parts}) > 1:
+            continue
+        select = node.parent_select
+        while select is not None and parts[0].table not in aliases_defined_by(select):
+            select = select.parent_select
+        if select is not None and not any(join.side in ("RIGHT", "FULL") for join in select.args.get("joins") or ()):
+            node.replace(parts[0])
 
 
 UNRESOLVED = re.compile(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 
+from qoop.parsing.blocks import PREFIX
 from qoop.parsing.joins import CORE, Core
 from qoop.parsing.query import QueryText
 from qoop.parsing.spark_sql import DIALECT
@@ -123,7 +124,8 @@ def leaf_query(graph: JoinGraph, relation: Relation) -> str:
     if relation.filters:
         columns = ", ".join(_quoted(column.output) for column in graph.outputs(bit)) or "1 AS `any`"
         conditions = " AND ".join(f"({predicate.sql})" for predicate in relation.filters)
-        text = f"SELECT {columns} FROM ({text}) WHERE {conditions}"
+        # Without a name for it, Spark would read `WHERE (x)`, a condition that is just a column, as one.
+        text = f"SELECT {columns} FROM ({text}) AS {_quoted(f'{PREFIX}source')} WHERE {conditions}"
     return f"({text})"
 
 

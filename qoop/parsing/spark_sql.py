@@ -1,6 +1,6 @@
 """Spark SQL as the planner knows it: the dialect, its types, and the catalogue of tables."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +14,24 @@ from sqlglot.tokenizer_core import Token, TokenType
 from qoop.errors import CannotSplitError
 
 
+class Named(exp.Expression, exp.Func):
+    """A function of Spark by its own name; sqlglot would write another one, which Spark reads as another expression."""
+
+    arg_types = {"this": True, "expressions": False}  # noqa: RUF012 - as its base class has it
+    is_var_len_args = True
+
+
+KEPT = (
+    "DATE", "DATE_SUB", "FROM_UTC_TIMESTAMP", "INSTR", "LOG10", "LOG2", "TO_CHAR", "TO_TIMESTAMP", "TO_UNIX_TIMESTAMP",
+    "TO_UTC_TIMESTAMP", "UNIX_DATE",
+)  # fmt: skip
+"""The functions that are kept as they are named."""
+
+
+def _named(name: str) -> Callable[[list[exp.Expr]], Named]:
+    return lambda operands: Named(this=exp.var(name), expressions=operands)
+
+
 class SparkSQL(Spark):
     """Spark 4: a doubled quote inside a string is a quote ('it''s'), and DATE '...' is no cast, which may be NULL."""
 
@@ -23,13 +41,21 @@ class SparkSQL(Spark):
         STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - as its base class has it
 
     class Parser(SparkParser):
-        """Keeps the comma of `FROM a, b`: sqlglot would write CROSS JOIN, for which Spark does not prune partitions."""
+        """Keeps the comma of `FROM a, b`: sqlglot would write CROSS JOIN, for which Spark does not prune partitions.
+
+        Keeps the names of some functions.
+        """
 
         JOINS_HAVE_EQUAL_PRECEDENCE = False
+        FUNCTIONS = {**SparkParser.FUNCTIONS, **{name: _named(name) for name in KEPT}}  # noqa: RUF012 - as above
 
     class Generator(SparkGenerator):
         """Spark's generator with literals of dates and times, which sqlglot reads as casts that cannot fail."""
 
+        TRANSFORMS = {  # noqa: RUF012 - as above
+            **SparkGenerator.TRANSFORMS,
+            Named: lambda self, function: self.func(function.name, *function.expressions),
+        }
         TYPE_MAPPING = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}  # noqa: RUF012 - as above
 
         def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:

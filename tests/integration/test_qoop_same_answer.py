@@ -74,6 +74,51 @@ def test_numbers_with_suffixes_are_planned(spark):
     assert outcome.counts.stages > 1, outcome.one_stage_reason
 
 
+DATED = "(SELECT id, s, v, date_add(DATE '2000-01-01', id) AS d, v > 10 AS big FROM t)"
+
+PLANNED = {
+    "a column as a condition": "SELECT a.id FROM {a} AS a {others} WHERE a.big",
+    "negated": "SELECT a.id FROM {a} AS a {others} WHERE NOT a.big OR a.id = 3",
+    "only that column": "SELECT b.w FROM {a} AS a JOIN u AS b ON a.big JOIN w AS c ON c.id = b.id WHERE a.big",
+    "date_sub": """
+        SELECT a.id, date_sub(a.d, b.w) AS x FROM {a} AS a {others} WHERE a.d >= date_sub(DATE '2000-02-01', 30)
+    """,
+    "USING": "SELECT id, v, w FROM {a} AS a JOIN u USING (id) JOIN w USING (id) WHERE id > 1",
+    "USING, outer": """
+        SELECT id, v, w, name, q FROM {a} AS a JOIN u USING (id) JOIN w USING (id)
+          LEFT JOIN (SELECT id, v AS q FROM t) AS x USING (id)
+        WHERE id < 3
+    """,
+    "NATURAL": "SELECT id, w, name FROM {a} AS a NATURAL JOIN u NATURAL JOIN w WHERE id >= 2",
+    "USING a grouping": """
+        SELECT id, v, n FROM {a} AS a
+          JOIN (SELECT id, count(*) AS n FROM u GROUP BY id) AS k USING (id) JOIN w USING (id)
+        WHERE id > 1
+    """,
+    "an ordered CTE": """
+        WITH s AS (SELECT a.id, b.w FROM {a} AS a {others} ORDER BY a.id DESC, b.w)
+        SELECT id + 1 AS i FROM s WHERE w > 5
+    """,
+    "functions": """
+        SELECT instr(a.s, 'a') AS i, log10(a.v) AS l, log2(a.v) AS k, to_unix_timestamp(a.s, 'yyyy') IS NULL AS u,
+          unix_date(a.d) AS e, from_utc_timestamp(a.d, 'CET') AS f, to_timestamp('2000-01-01') AS t,
+          date('2000-01-02') AS d, to_char(b.w, '99') AS c
+        FROM {a} AS a {others} WHERE instr(a.s, 'z') = 0
+    """,
+}
+
+
+@pytest.mark.parametrize("form", PLANNED)
+def test_common_forms_are_planned(spark, form):
+    others = "JOIN u AS b ON a.id = b.id JOIN w AS c ON c.id = b.id"
+    warned = []
+    with settings(spark, ansi__enabled="false"):
+        text = PLANNED[form].format(a=DATED, others=others)
+        outcome = same_answer(spark, text, replace(STAGED, warn=warned.append))
+    assert outcome.counts.stages > 1, outcome.one_stage_reason
+    assert warned == []
+
+
 def test_names_of_fields_keep_their_case_in_aggregates(spark):
     same_answer(
         spark, f"SELECT a.id, to_json(sort_array(collect_list(struct(b.w AS lineNo)))) AS x {JOINED} GROUP BY a.id"
@@ -489,17 +534,18 @@ def test_stored_outputs_keep_what_is_declared_of_collated_text(spark):
     assert outcome.counts.stages > 1, outcome.one_stage_reason
 
 
-def test_a_text_that_stands_for_the_moment_is_not_split(spark):
-    text = """
+@pytest.mark.parametrize("text", ["'now'", "' now'", "concat('n', 'ow')", "lower('NOW')"])
+def test_a_text_that_stands_for_the_moment_is_not_split(spark, text):
+    text = f"""
         WITH s AS (
-            SELECT a.id, CAST('now' AS TIMESTAMP) AS t, count(*) AS n FROM t a JOIN u b ON a.id = b.id GROUP BY a.id
+            SELECT a.id, CAST({text} AS TIMESTAMP) AS t, count(*) AS n FROM t a JOIN u b ON a.id = b.id GROUP BY a.id
         )
-        SELECT max(timestampdiff(MINUTE, x.t, CAST('now' AS TIMESTAMP))) AS minutes
+        SELECT max(timestampdiff(MINUTE, x.t, CAST({text} AS TIMESTAMP))) AS minutes
         FROM s x JOIN s y ON x.id = y.id JOIN w ON w.id = x.id
     """
     warned = []
     same_answer(spark, text, replace(STAGED, warn=warned.append))
-    assert "cast(now as timestamp) has another value each time" in " ".join(warned)
+    assert "a text that may stand for the current timestamp has another value each time" in " ".join(warned)
 
 
 @pytest.fixture

@@ -446,7 +446,7 @@ def test_a_stage_that_gets_no_thread_is_reported(watched, monkeypatch):
     def none(*_, **more):
         raise AssertionError("no active context")
 
-    monkeypatch.setattr(spark_engine, "InheritableThread", none)
+    monkeypatch.setattr(spark_engine, "_StageThread", none)
     watched.engine.start(ONE, "SELECT 2", "view", 0)
     assert [type(event) for event in watched.events if not isinstance(event, ExecutorsChanged)] == [StageFailed]
 

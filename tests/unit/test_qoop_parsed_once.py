@@ -96,6 +96,7 @@ def spark(monkeypatch):
     monkeypatch.setattr(api, "query_session", lambda spark: spark)
     monkeypatch.setattr(api, "in_session_of", lambda spark, frame: frame)
     monkeypatch.setattr(api, "showing_sources", lambda frame, written: frame)
+    monkeypatch.setattr(api, "why_names_differ", lambda spark: None)
     kept = {"partitions": lambda: None, "remove": lambda: None}
     monkeypatch.setattr(api, "PersistedRows", lambda frame, name: SimpleNamespace(frame=frame, **kept))
     monkeypatch.setattr(api, "ExecutorCheckpoints", lambda session, warn, in_plan: nothing)
