@@ -89,7 +89,8 @@ class _Writer:
         """Name sources and sides by what they are; equal ones by how they are used, then by their alias."""
         block, conditions = relation.block, self._conditions[id(relation.block)]
         colours = {identity: _hash(text) for identity, text in closed.items()}
-        exprs = [*conditions.others, *(("class", members) for members in conditions.classes), *relation.outputs]
+        exprs = [*conditions.others, *(("class", members) for members in conditions.classes)]
+        exprs += [("output", place, output) for place, output in enumerate(relation.outputs)]
         exprs += [("on", side.identity, side.condition) for side in block.sides]
         exprs += [use for use in uses if any(columns(use))]
         for _ in range(len(colours)):

@@ -15,7 +15,7 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
 from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError, did_you_mean
-from qoop.parsing.expressions import aliases_defined_by
+from qoop.parsing.expressions import aliases_defined_by, all_of
 from qoop.parsing.spark_sql import DIALECT, USUAL, Catalogue, Syntax, Types, check_can_be_written
 from qoop.plans.plan import ROOT
 
@@ -91,8 +91,10 @@ def split_query(query: exp.Query, catalogue: Catalogue, syntax: Syntax = USUAL) 
         CannotSplitError: only the query as written is certain to give the right answer.
     """
     _check_size(query)
-    _check_can_be_split(query, syntax)
     query = query.copy()
+    for select in query.find_all(exp.Select):
+        _open_parentheses(select)
+    _check_can_be_split(query, syntax)
     _keep_field_names(query)
     names = _BlockNames()
     ctes = _name_ctes(query, names, syntax)
@@ -110,6 +112,63 @@ def split_query(query: exp.Query, catalogue: Catalogue, syntax: Syntax = USUAL) 
     for block in blocks.values():
         _restore_tables(block, tables)
     return SplitQuery(topological_order(blocks), {tables[name]: columns for name, columns in types.items()})
+
+
+def _open_parentheses(select: exp.Select) -> None:
+    """Write `(a JOIN b) JOIN (c JOIN d)` of a FROM clause without parentheses, where that is the same."""
+    clause = select.args.get("from_")
+    if clause is None:
+        return
+    while _is_joined_table(clause.this):
+        first, joins = _parts_of(clause.this)
+        clause.set("this", first)
+        select.set("joins", [*joins, *(select.args.get("joins") or [])])
+    opened: list[exp.Join] = []
+    pending = list(select.args.get("joins") or [])
+    while pending:
+        join = pending.pop(0)
+        if _is_joined_table(join.this) and _is_inner(join):
+            first, joins = _parts_of(join.this)
+            if all(map(_is_inner, joins)):
+                # What joins it reads tables that are joined later.
+                ends = joins[-1] if joins else None
+                if ends is not None:
+                    ends.set(
+                        "on", all_of([one for one in (ends.args.get("on"), join.args.get("on")) if one is not None])
+                    )
+                    ends.set("kind", None if ends.args.get("on") is not None else "CROSS")
+                    join = exp.Join(this=first, kind="CROSS")
+                else:
+                    join.set("this", first)
+                pending = [join, *joins, *pending]
+                continue
+        opened.append(join)
+    select.set("joins", opened)
+
+
+def _is_joined_table(node: exp.Expr) -> bool:
+    """Whether a source is a table, or tables and their joins, in parentheses and without a name of its own.
+
+    `b JOIN c ON ... ON ...` is taken as if it had them.
+    """
+    if isinstance(node, exp.Table):
+        return bool(node.args.get("joins"))
+    is_plain = isinstance(node, exp.Subquery) and not any(
+        node.args[arg] for arg in node.args.keys() - {"this", "joins"}
+    )
+    return is_plain and isinstance(node.this, exp.Table | exp.Subquery)
+
+
+def _parts_of(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]]:
+    """The first table of a source, and the joins there."""
+    first = node if isinstance(node, exp.Table) else node.this
+    joins = [join for part in {id(first): first, id(node): node}.values() for join in part.args.get("joins") or []]
+    first.set("joins", None)
+    return first, joins
+
+
+def _is_inner(join: exp.Join) -> bool:
+    return not (join.side or join.method or join.args.get("using")) and join.kind in ("", "INNER", "CROSS")
 
 
 def _keep_field_names(query: exp.Query) -> None:

@@ -27,7 +27,7 @@ from qoop.plans.predicate import AllOf, Column, Compare, Form, InList, Predicate
 CORE = "_qoop_core"
 """Placeholder for the join core in the SELECT around it. No block's name starts like this."""
 
-CONVERTING = ("exact", "approximate", "truth")
+CONVERTING = ("exact", "truth")
 """Families whose types convert text differently: '1.5' is 1, NULL or an error as an integer."""
 
 UNPLANNED_CLAUSES = ("laterals", "pivots", "match", "sample", "connect", "prewhere", "into", "settings", "kind")

@@ -173,14 +173,14 @@ FAMILIES = {
     "time": ("timestamp", "timestamp_ltz"),
     "wall time": ("timestamp_ntz",),
     "truth": ("boolean", "bool"),
-    "approximate": ("float", "double", "real"),
 }
 
 
 def type_family(type_name: str | None) -> str | None:
-    """The family of types between which equality is transitive; None if unknown.
+    """The family of types between which equality is transitive, so that one column can stand for another; else None.
 
-    Across families it is not: '01' = 1 and 1 = '1' do not imply '01' = '1'.
+    Across families it is not: '01' = 1 and 1 = '1' do not imply '01' = '1'. Equal floating-point numbers may be
+    different ones: 0.0 and -0.0.
     """
     base = (type_name or "").lower().partition("(")[0].strip()
     return next((name for name, types in FAMILIES.items() if base in types), None)

@@ -95,6 +95,24 @@ PLANNED = {
           JOIN (SELECT id, count(*) AS n FROM u GROUP BY id) AS k USING (id) JOIN w USING (id)
         WHERE id > 1
     """,
+    "parentheses": """
+        SELECT a.id, w FROM {a} AS a JOIN (u AS b JOIN (w AS c) ON c.id = b.id) ON a.id = b.id WHERE v > 5
+    """,
+    "parentheses at first": """
+        SELECT a.id, c.name, e.v FROM (((t) AS a JOIN u AS b ON a.id = b.id) JOIN w AS c ON c.id = b.id)
+          CROSS JOIN (t AS e)
+    """,
+    "parentheses around all": "SELECT * FROM (t AS a JOIN (u AS b JOIN w AS c ON c.id = b.id) ON c.id < a.id + b.w)",
+    "floating-point keys": """
+        SELECT b.w, c.name FROM (SELECT CAST(id AS DOUBLE) AS k FROM t) AS a
+          JOIN (SELECT CAST(id AS DOUBLE) AS k, w FROM u) AS b ON a.k = b.k
+          JOIN (SELECT CAST(id AS DOUBLE) AS k, name FROM w) AS c ON c.k = b.k
+        WHERE b.k > 1
+    """,
+    "alike but for their places": """
+        WITH p AS (SELECT id, v FROM t), q AS (SELECT id, v FROM t)
+        SELECT q.v, p.v AS z FROM q JOIN p ON p.id = q.id JOIN u AS b ON b.id = p.id
+    """,
     "an ordered CTE": """
         WITH s AS (SELECT a.id, b.w FROM {a} AS a {others} ORDER BY a.id DESC, b.w)
         SELECT id + 1 AS i FROM s WHERE w > 5
@@ -117,6 +135,19 @@ def test_common_forms_are_planned(spark, form):
         outcome = same_answer(spark, text, replace(STAGED, warn=warned.append))
     assert outcome.counts.stages > 1, outcome.one_stage_reason
     assert warned == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "t AS a LEFT JOIN (u AS b JOIN w AS c ON c.id = b.id AND b.w > 6) ON a.id = b.id JOIN t AS d ON d.id = a.id",
+        "t AS a JOIN (u AS b LEFT JOIN w AS c ON c.id = b.id AND b.w > 6) ON a.id = b.id JOIN t AS d ON d.id = a.id",
+        "(t AS a FULL JOIN u AS b ON a.id + 1 = b.id) JOIN (w AS c JOIN t AS d ON c.id = d.id) ON d.id = a.id",
+        "t AS a JOIN (u AS b JOIN w AS c USING (id)) ON a.id = b.id JOIN t AS d ON d.id = a.id",
+    ],
+)
+def test_outer_joins_in_parentheses(spark, source):
+    same_answer(spark, f"SELECT a.v, b.w, c.name, d.s FROM {source}")
 
 
 def test_names_of_fields_keep_their_case_in_aggregates(spark):

@@ -44,13 +44,12 @@ WITH d(q, r) AS (SELECT id, x FROM a) SELECT d.q, b.x FROM d JOIN b ON d.q = b.i
 SELECT u.k, b.x FROM (SELECT a.id, a.x FROM a JOIN b ON a.id = b.id UNION ALL SELECT c.id, b.x FROM c JOIN b ON c.id = b.id) u(k, l) JOIN b ON u.k = b.id WHERE u.l = 1;
 WITH u(k, l) AS (SELECT a.id, a.x FROM a JOIN b ON a.id = b.id UNION ALL SELECT c.id, b.x FROM c JOIN b ON c.id = b.id) SELECT u.k, b.x FROM u JOIN b ON u.k = b.id WHERE u.l = 1;
 
--- == joins as written
--- alone: one of the sources in FROM
+-- == joins in parentheses
 SELECT a.y, b.z, c.w FROM (a JOIN b ON a.id = b.id) JOIN c ON c.id = a.id;
--- alone: one of the sources in FROM
 SELECT a.y, b.z, c.w FROM a JOIN (b JOIN c ON b.id = c.id) ON a.id = b.id;
--- alone: one of the sources in FROM
 SELECT a.y, b.z, c.w FROM a JOIN b JOIN c ON b.id = c.id ON a.id = b.id;
+
+-- == joins as written
 -- empty
 SELECT a.y, b.z FROM a JOIN b ON 1 = 0;
 -- empty
