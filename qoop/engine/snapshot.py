@@ -34,14 +34,15 @@ SAME_EACH_TIME = {
 """Leaves of plans that hold or make their rows themselves."""
 
 
+PARTIAL_RESULTS = "spark.sql.json.enablePartialResults"
+
 READING_SETTINGS = {
     "ignoreCorruptFiles": "spark.sql.files.ignoreCorruptFiles",
     "ignoreMissingFiles": "spark.sql.files.ignoreMissingFiles",
     "columnNameOfCorruptRecord": "spark.sql.columnNameOfCorruptRecord",
-    # No option, but a setting alone.
-    "partialResults": "spark.sql.json.enablePartialResults",
+    PARTIAL_RESULTS: PARTIAL_RESULTS,
 }
-"""Settings of how files are read, by the options of a table that take their place."""
+"""Settings of how files are read, by the options of a table that take their place; one has none."""
 
 SKIPPING = ("ignoreCorruptFiles", "ignoreMissingFiles")
 
@@ -120,7 +121,7 @@ def _refuse_rows_by_columns(leaf: Any, settings: Mapping[str, str]) -> None:
     options = {**settings, **{name.strip().lower(): value.strip() for name, _, value in pairs}}
     skipping = next((name for name in SKIPPING if options[name.lower()].lower() == "true"), None)
     if skipping is not None:
-        raise NoSnapshotError(f"{skipping} is on, so which files are skipped depends on the columns that are read")
+        raise NoSnapshotError(f"{skipping} is on, so stages could skip other files than the query as written")
     kind = str(relation.fileFormat().getClass().getSimpleName())
     if kind not in MAY_BE_MALFORMED:
         return
@@ -128,7 +129,7 @@ def _refuse_rows_by_columns(leaf: Any, settings: Mapping[str, str]) -> None:
     if (
         options.get("mode", "").upper() == "DROPMALFORMED"
         or options["columnnameofcorruptrecord"].lower() in columns
-        or (kind == "JsonFileFormat" and options["partialresults"].lower() != "true")
+        or (kind == "JsonFileFormat" and options[PARTIAL_RESULTS.lower()].lower() != "true")
         or kind == "XmlFileFormat"
     ):
         raise NoSnapshotError(f"which rows of {_name(leaf)} are malformed depends on the columns that are read")
@@ -345,11 +346,21 @@ def file_index(leaf: Any) -> Any:
 
 
 def _kept(leaf: Any, listings: _Listings, session: SparkSession) -> Any:
-    """A catalogue table's relation, kept for the session's stages."""
+    """A catalogue table's relation, kept for the session's stages.
+
+    Raises:
+        NoSnapshotError: Spark does not take what is kept of one of Hive's tables for the same as the table.
+    """
     relation, table = listings.copied(leaf.relation()), leaf.catalogTable()
     # Not with the columns of the leaf: it has none of the notes any more by which Spark pads values of CHAR.
     kept = getattr(java_class(session._jvm, f"{SOURCES}.LogicalRelation$"), "MODULE$").apply(relation, table.get())
     keep(kept, session)
+    provider = table.get().provider()
+    if provider.isDefined() and str(provider.get()).lower() == "hive":
+        name = str(table.get().identifier().quotedString())
+        found = [file_index(other) for other in _leaves(session.table(name))]
+        if [_identity(session, one) for one in found] != [_identity(session, relation.location())]:
+            raise NoSnapshotError(f"the files of {name}, a table of Hive's, would be listed by each stage")
     return kept
 
 

@@ -119,31 +119,31 @@ def _open_parentheses(select: exp.Select) -> None:
     clause = select.args.get("from_")
     if clause is None:
         return
-    while _is_joined_table(clause.this):
-        first, joins = _parts_of(clause.this)
-        clause.set("this", first)
-        select.set("joins", [*joins, *(select.args.get("joins") or [])])
-    opened: list[exp.Join] = []
     pending = list(select.args.get("joins") or [])
+    while _is_joined_table(clause.this):
+        joins = _joins_in(clause.this)
+        clause.set("this", _first_in(clause.this))
+        pending = [*joins, *pending]
+    opened: list[exp.Join] = []
     while pending:
         join = pending.pop(0)
-        if _is_joined_table(join.this) and _is_inner(join):
-            first, joins = _parts_of(join.this)
-            if all(map(_is_inner, joins)):
-                # What joins it reads tables that are joined later.
-                ends = joins[-1] if joins else None
-                if ends is not None:
-                    ends.set(
-                        "on", all_of([one for one in (ends.args.get("on"), join.args.get("on")) if one is not None])
-                    )
-                    ends.set("kind", None if ends.args.get("on") is not None else "CROSS")
-                    join = exp.Join(this=first, kind="CROSS")
-                else:
-                    join.set("this", first)
-                pending = [join, *joins, *pending]
-                continue
-        opened.append(join)
+        if _is_joined_table(join.this) and all(map(_is_inner, (join, *_joins_in(join.this)))):
+            pending = [*_opened(join), *pending]
+        else:
+            opened.append(join)
     select.set("joins", opened)
+
+
+def _opened(join: exp.Join) -> list[exp.Join]:
+    """An inner join to tables in parentheses as joins to each of them; its condition is that of the last one."""
+    *joins, last = [exp.Join(this=join.this), *_joins_in(join.this)]
+    conditions = [one for one in (last.args.get("on"), join.args.get("on")) if one is not None]
+    first = joins[0] if joins else last
+    first.set("this", _first_in(join.this))
+    last.set("on", all_of(conditions))
+    for one in (*joins, last):
+        one.set("kind", None if one.args.get("on") is not None else "CROSS")
+    return [*joins, last]
 
 
 def _is_joined_table(node: exp.Expr) -> bool:
@@ -153,18 +153,22 @@ def _is_joined_table(node: exp.Expr) -> bool:
     """
     if isinstance(node, exp.Table):
         return bool(node.args.get("joins"))
-    is_plain = isinstance(node, exp.Subquery) and not any(
-        node.args[arg] for arg in node.args.keys() - {"this", "joins"}
-    )
-    return is_plain and isinstance(node.this, exp.Table | exp.Subquery)
+    if not isinstance(node, exp.Subquery) or any(node.args[arg] for arg in node.args.keys() - {"this", "joins"}):
+        return False
+    return isinstance(node.this, exp.Table | exp.Subquery)
 
 
-def _parts_of(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]]:
-    """The first table of a source, and the joins there."""
+def _joins_in(node: exp.Expr) -> list[exp.Join]:
+    """The joins within a joined table, in order."""
+    parts = (node,) if isinstance(node, exp.Table) else (node.this, node)
+    return [join for part in parts for join in part.args.get("joins") or []]
+
+
+def _first_in(node: exp.Expr) -> exp.Expr:
+    """The first table of a joined table, without the joins."""
     first = node if isinstance(node, exp.Table) else node.this
-    joins = [join for part in {id(first): first, id(node): node}.values() for join in part.args.get("joins") or []]
     first.set("joins", None)
-    return first, joins
+    return first
 
 
 def _is_inner(join: exp.Join) -> bool:

@@ -14,6 +14,9 @@ from qoop.plans.trees import Join, Leaf, Tree
 
 WORD = re.compile(r"\w+")
 
+FILTERED = f"{PREFIX}_source"
+"""The name of a relation below its filters. No block's name has two underscores in a row, and no stage's view this one."""
+
 
 def view_name(stage: StageId) -> str:
     """The view name of a stage's output."""
@@ -125,7 +128,7 @@ def leaf_query(graph: JoinGraph, relation: Relation) -> str:
         columns = ", ".join(_quoted(column.output) for column in graph.outputs(bit)) or "1 AS `any`"
         conditions = " AND ".join(f"({predicate.sql})" for predicate in relation.filters)
         # Without a name for it, Spark would read `WHERE (x)`, a condition that is just a column, as one.
-        text = f"SELECT {columns} FROM ({text}) AS {_quoted(f'{PREFIX}source')} WHERE {conditions}"
+        text = f"SELECT {columns} FROM ({text}) AS {_quoted(FILTERED)} WHERE {conditions}"
     return f"({text})"
 
 

@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import qoop
+from qoop.engine import snapshot
 from qoop.engine.scala import leaves
 from qoop.engine.session import QueryAsWritten, query_session
 from qoop.engine.snapshot import pin_tables
@@ -226,6 +227,15 @@ def test_a_table_that_the_same_application_changes_is_read_in_one_version(spark,
         assert len(seen) >= starts and warned == []
         assert counts(answer.rows) == {(before, before)}
         spark.sql(f"REFRESH TABLE {name}")
+
+
+def test_a_table_of_hives_that_each_stage_would_list_is_read_as_written(spark, made, monkeypatch):
+    """What is kept of it must look to Spark as if it had listed it itself, which it may not for other reasons too."""
+    monkeypatch.setattr(snapshot, "_rooted", lambda partitions, paths: partitions)
+    name, _ = made("hive_partitioned")
+    answer = qoop.collect(spark, APART.format(facts=name), changing(lambda: None)[2])
+    assert "a table of Hive's, would be listed by each stage" in answer.outcome.one_stage_reason
+    assert counts(answer.rows) == {(20, 20)}
 
 
 def test_a_view_of_all_sessions_is_read_in_one_version_or_as_written(spark, made):
