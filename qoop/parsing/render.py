@@ -15,7 +15,7 @@ from qoop.plans.trees import Join, Leaf, Tree
 WORD = re.compile(r"\w+")
 
 FILTERED = f"{PREFIX}_source"
-"""The name of a relation below its filters. No block's name has two underscores in a row, and no stage's view this one."""
+"""The name of a relation below its filters, which no block has (no two underscores in a row), and no stage's view."""
 
 
 def view_name(stage: StageId) -> str:
