@@ -25,9 +25,9 @@ from pyspark.sql.types import (
 from qoop.engine.analysed import catalogue_statistics, with_analysed
 from qoop.engine.connection import without_delay
 from qoop.engine.identity import data_identity, query_identity
+from qoop.engine.listings import file_index
 from qoop.engine.scala import as_float, items, leaves, sequence
 from qoop.engine.session import syntax_of
-from qoop.engine.snapshot import file_index
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.latest import Latest
 from qoop.parsing.spark_sql import Types

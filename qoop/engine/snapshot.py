@@ -5,20 +5,27 @@ listings that Spark made for the query as written are given to the session of th
 read by such a listing make a query run as written.
 """
 
-import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import java_class
+from qoop.engine.listings import (
+    SOURCES,
+    AsListed,
+    Copier,
+    file_index,
+    identity_of,
+    rooted,
+    with_copies,
+    with_listing,
+)
 from qoop.engine.persisted import define_view
 from qoop.engine.scala import items, leaves, sequence, stored_rows
 from qoop.engine.session import CATALYST, frame_of
 from qoop.errors import QoopError
 from qoop.parsing.blocks import PREFIX
-
-SOURCES = "org.apache.spark.sql.execution.datasources"
 
 CACHED = "spark.sql.filesourceTableRelationCacheSize"
 
@@ -74,7 +81,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
     _refuse_names_of_stages(session)
     stored: set[int] | None = None
     listings = _Listings(
-        session, {_identity(session, index) for leaf in _leaves(written) if (index := file_index(leaf))}
+        session, {identity_of(session, index) for leaf in _leaves(written) if (index := file_index(leaf))}
     )
     pairs: dict[int, tuple[Any, Any]] = {}
     pinned: set[str] = set()
@@ -88,7 +95,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
             raise NoSnapshotError(f"{_name(leaf)} has no list of files that all stages could read")
         _refuse_rows_by_columns(leaf, settings)
         if leaf.catalogTable().isDefined():
-            identity = _identity(session, index)
+            identity = identity_of(session, index)
             if identity in pairs:
                 continue
             table = str(leaf.catalogTable().get().identifier().unquotedString())
@@ -99,8 +106,8 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
             continue
         if stored is None:
             found = (file_index(other) for frame in named.values() for other in _leaves(frame))
-            stored = {_identity(session, other) for other in found if other is not None}
-        if _identity(session, index) not in stored:
+            stored = {identity_of(session, other) for other in found if other is not None}
+        if identity_of(session, index) not in stored:
             raise NoSnapshotError(f"files under {_paths(index)} are listed each time that the query names them")
     if pinned:
         _refuse_forgetting(session, len(pinned))
@@ -164,9 +171,9 @@ def refuse_cached_files(frame: DataFrame) -> None:
     if session._jsparkSession.sharedState().cacheManager().isEmpty():
         return
     execution = frame._jdf.queryExecution()
-    own = {_identity(session, rows) for rows in stored_rows(execution.analyzed())}
+    own = {identity_of(session, rows) for rows in stored_rows(execution.analyzed())}
     for rows in stored_rows(execution.withCachedData()):
-        if _identity(session, rows) in own:
+        if identity_of(session, rows) in own:
             continue
         if any(file_index(made_from) is not None for made_from in leaves(rows.cacheBuilder().logicalPlan())):
             raise NoSnapshotError("it reads rows of files in Spark's cache, which change when the files do")
@@ -179,114 +186,22 @@ class _Listings:
         self._session, self._read = session, read
         self.jvm: Any = session._jvm
         self._copies: dict[int, Any] = {}
-        self._copier = _Copier(self.jvm)
+        self._copier = Copier(self.jvm)
 
     def copied(self, relation: Any) -> Any:
         """A relation with a copy of its listing; partitions that Spark has not listed are listed."""
-        return _over(self._copy(relation.location()), relation, self._session)
+        return with_listing(self._copy(relation.location()), relation, self._session)
 
     def _copy(self, index: Any) -> Any:
-        identity = _identity(self._session, index)
+        identity = identity_of(self._session, index)
         if identity not in self._read:
             raise NoSnapshotError(f"files under {_paths(index)} have been listed anew")
         if identity not in self._copies:
             if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
-                self._copies[identity] = _rooted(index.filterPartitions(sequence(self.jvm, [])), index.rootPaths())
+                self._copies[identity] = rooted(index.filterPartitions(sequence(self.jvm, [])), index.rootPaths())
             else:
                 self._copies[identity] = self._copier.copy(index)
         return self._copies[identity]
-
-
-class _Copier:
-    """Copies listings by their fields: Spark's own constructor would list the files again."""
-
-    def __init__(self, jvm: Any) -> None:
-        self._jvm = jvm
-        self._kryo: Any = None
-
-    def copy(self, index: Any) -> Any:
-        """A copy with the same files, folders and partitions."""
-        if self._kryo is None:
-            kryo = java_class(self._jvm, "com.esotericsoftware.kryo.Kryo")()
-            kryo.setInstantiatorStrategy(java_class(self._jvm, "org.objenesis.strategy.StdInstantiatorStrategy")())
-            self._kryo = kryo
-        return self._kryo.copyShallow(index)
-
-
-class _AsListed:
-    """Copies of listings, which Spark does not list anew, for a frame that also reads the outputs of stages.
-
-    Spark does so, whoever has the listing, when an application writes below its folders and what reads them is cached.
-    The frame would then have some tables as they are now, and outputs made from others as they were.
-
-    Args:
-        own: the identities of listings that the query as written reads, which are not copied.
-    """
-
-    def __init__(self, session: SparkSession, own: Collection[int]) -> None:
-        self._session, self._jvm, self._own, self._copier = session, session._jvm, own, _Copier(session._jvm)
-        self._copies: dict[int, Any] = {}
-
-    def relation(self, relation: Any) -> Any:
-        """A relation with such a copy; None for one that is not copied."""
-        index = relation.location()
-        identity = _identity(self._session, index)
-        if identity in self._own:
-            return None
-        if identity not in self._copies:
-            self._copies[identity] = self._copy(index)
-        return _over(self._copies[identity], relation, self._session)
-
-    def _copy(self, index: Any) -> Any:
-        # Before it is copied: the partitions are inferred from its folders when Spark first asks for them.
-        is_partitioned = not index.partitionSpec().partitionColumns().isEmpty()
-        copy = self._copier.copy(index)
-        # With no two copies, and no folder, in common: Spark takes listings of the same folders for equal.
-        path, mark = java_class(self._jvm, "org.apache.hadoop.fs.Path"), uuid.uuid4().hex[:8]
-        own = [path(AS_LISTED, mark, str(root.toUri().getPath())) for root in items(index.rootPaths())]
-        _set_field(copy, "rootPaths", sequence(self._jvm, own))
-        if not is_partitioned and not copy.recursiveFileLookup():
-            # All files in it, not only those directly in its folders.
-            files = index.leafFiles().clone()
-            for extra in items(index.leafFiles().values().toSet().diff(index.allFiles().toSet()).toSeq()):
-                files.remove(extra.getPath())
-            _set_field(copy, "cachedLeafFiles", files)
-            _set_field(copy, "recursiveFileLookup", True, inherited=True)
-        return copy
-
-
-AS_LISTED = "as-listed-by-qoop"
-"""The scheme of the paths of such copies, which no application writes to."""
-
-
-def _over(index: Any, relation: Any, session: SparkSession) -> Any:
-    """A relation with another listing, for a session."""
-    return java_class(session._jvm, f"{SOURCES}.HadoopFsRelation")(
-        index,
-        relation.partitionSchema(),
-        relation.dataSchema(),
-        relation.bucketSpec(),
-        relation.fileFormat(),
-        relation.options(),
-        session._jsparkSession,
-    )
-
-
-def _rooted(partitions: Any, paths: Any) -> Any:
-    """A listing of partitions, with the folder of their table in place of their own.
-
-    By it Spark tells whether what it keeps of one of Hive's tables is of the table's present folder.
-    """
-    _set_field(partitions, "rootPaths", paths)
-    return partitions
-
-
-def _set_field(index: Any, name: str, value: Any, inherited: bool = False) -> None:
-    """Set a field of a listing that nobody else has yet."""
-    kind = index.getClass()
-    field = (kind.getSuperclass() if inherited else kind).getDeclaredField(name)
-    field.setAccessible(True)
-    field.set(index, value)
 
 
 def _redefine(name: str, frame: DataFrame, listings: _Listings, session: SparkSession) -> None:
@@ -301,7 +216,7 @@ def _redefine(name: str, frame: DataFrame, listings: _Listings, session: SparkSe
     of_all_sessions = len(parts) == 2 and parts[0].lower() == session.conf.get("spark.sql.globalTempDatabase")
     if not of_session and not of_all_sessions:
         return
-    replaced = _with_copies(plan, listings.copied, listings.jvm)
+    replaced = with_copies(plan, listings.copied, listings.jvm)
     if of_session and replaced is not plan:
         # By its name without quotes, which `define_view` does not expect.
         state.catalog().dropTempView(parts[0])
@@ -314,35 +229,8 @@ def _redefine(name: str, frame: DataFrame, listings: _Listings, session: SparkSe
         raise NoSnapshotError(f"the files that {name} reads in a subquery may be listed anew")
 
 
-def _with_copies(plan: Any, copied: Callable[[Any], Any], jvm: Any) -> Any:
-    """A plan with copies of the relations of its files, if they are copied; the plan itself if none is."""
-    if file_index(plan) is not None:
-        relation = copied(plan.relation())
-        if relation is None:
-            return plan
-        return plan.copy(relation, plan.output(), plan.catalogTable(), plan.isStreaming(), plan.stream())
-    children = [*items(plan.children())]
-    replaced = [_with_copies(child, copied, jvm) for child in children]
-    if all(new is old for new, old in zip(replaced, children, strict=True)):
-        return plan
-    # First with others: Spark keeps children that are equal to the new ones, as listings of the same folders are.
-    others = [java_class(jvm, f"{CATALYST}.plans.logical.OneRowRelation")() for _ in children]
-    return plan.withNewChildren(sequence(jvm, others)).withNewChildren(sequence(jvm, replaced))
-
-
 def _leaves(frame: DataFrame) -> Iterator[Any]:
     return leaves(frame._jdf.queryExecution().analyzed())
-
-
-def file_index(leaf: Any) -> Any:
-    """The listing of the files that a leaf reads; None if it has none that stays the same."""
-    if str(leaf.getClass().getSimpleName()) != "LogicalRelation":
-        return None
-    relation = leaf.relation()
-    if str(relation.getClass().getSimpleName()) != "HadoopFsRelation":
-        return None
-    index = relation.location()
-    return index if str(index.getClass().getSimpleName()) in ("InMemoryFileIndex", "CatalogFileIndex") else None
 
 
 def _kept(leaf: Any, listings: _Listings, session: SparkSession) -> Any:
@@ -359,7 +247,7 @@ def _kept(leaf: Any, listings: _Listings, session: SparkSession) -> Any:
     if provider.isDefined() and str(provider.get()).lower() == "hive":
         name = str(table.get().identifier().quotedString())
         found = [file_index(other) for other in _leaves(session.table(name))]
-        if [_identity(session, one) for one in found] != [_identity(session, relation.location())]:
+        if [identity_of(session, one) for one in found] != [identity_of(session, relation.location())]:
             raise NoSnapshotError(f"the files of {name}, a table of Hive's, would be listed by each stage")
     return kept
 
@@ -373,8 +261,8 @@ def showing_sources(frame: DataFrame, written: DataFrame) -> DataFrame:
     them, and drop the query's order there.
     """
     plan, session = frame._jdf.queryExecution().commandExecuted(), frame.sparkSession
-    sources = {_identity(session, index): leaf for leaf in _leaves(written) if (index := file_index(leaf))}
-    as_listed = _with_copies(plan, _AsListed(session, sources).relation, session._jvm)
+    sources = {identity_of(session, index): leaf for leaf in _leaves(written) if (index := file_index(leaf))}
+    as_listed = with_copies(plan, AsListed(session, sources).relation, session._jvm)
     if as_listed is plan and not stored_rows(plan):
         return frame
     return frame_of(session, _with_sources(as_listed, [*sources.values()], session._jvm))
@@ -401,10 +289,6 @@ def keep(relation: Any, session: SparkSession) -> None:
     parts = (identifier.catalog().get(), identifier.database().get(), identifier.table())
     name = java_class(session._jvm, "org.apache.spark.sql.catalyst.QualifiedTableName")(*parts)
     session._jsparkSession.sessionState().catalog().cacheTable(name, relation)
-
-
-def _identity(session: SparkSession, value: Any) -> int:
-    return int(java_class(session._jvm, "java.lang.System").identityHashCode(value))
 
 
 def _name(leaf: Any) -> str:

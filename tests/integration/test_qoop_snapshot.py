@@ -231,7 +231,7 @@ def test_a_table_that_the_same_application_changes_is_read_in_one_version(spark,
 
 def test_a_table_of_hives_that_each_stage_would_list_is_read_as_written(spark, made, monkeypatch):
     """What is kept of it must look to Spark as if it had listed it itself, which it may not for other reasons too."""
-    monkeypatch.setattr(snapshot, "_rooted", lambda partitions, paths: partitions)
+    monkeypatch.setattr(snapshot, "rooted", lambda partitions, paths: partitions)
     name, _ = made("hive_partitioned")
     answer = qoop.collect(spark, APART.format(facts=name), changing(lambda: None)[2])
     assert "a table of Hive's, would be listed by each stage" in answer.outcome.one_stage_reason
