@@ -271,7 +271,7 @@ def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Ou
 def execute(spark: SparkSession, text: str | ParsedText, options: Options | None = None) -> Outcome:
     """Run a statement that stores rows (CREATE TABLE AS, INSERT): its query with replanning, then the statement.
 
-    A statement without a query to plan is executed by Spark alone.
+    A statement without a query that can be planned is executed by Spark alone.
     """
     parsed = _parsed(spark, text)
     statement = parsed.statement
@@ -307,7 +307,7 @@ def _execute_as_written(spark: SparkSession, text: str, options: Options) -> Out
     started = time.monotonic()
     with _cancelling_after(options.timeout, spark.sparkContext):
         spark.sql(text).collect()
-    reason = "the statement contains no query to plan"
+    reason = "the statement has no query that can be planned"
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, reason, ())
 
 

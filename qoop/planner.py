@@ -8,7 +8,7 @@ from qoop.errors import CannotSplitError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
 from qoop.estimate.statistics import TableStatistics
-from qoop.parsing.moment import Moment, at_moment, reads_moment
+from qoop.parsing.moment import Moment, at_moment, names_moment, reads_moment
 from qoop.parsing.query import QueryText, describe_query
 from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import Statement
@@ -99,6 +99,8 @@ def plan(
     if statement.query is None:
         raise CannotSplitError("the statement contains no query")
     query, moment = statement.query, None
+    if names_moment(query):
+        raise CannotSplitError("a text that stands for the current date or time has another value each time")
     if now is not None and reads_moment(query):
         moment = now()
         query = at_moment(query, moment)

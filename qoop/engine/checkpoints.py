@@ -9,7 +9,9 @@ from typing import Protocol
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
+from pyspark.sql.types import StructField, StructType
 
+from qoop.engine.connection import java_class
 from qoop.engine.failures import was_cancelled
 from qoop.engine.folders import QueryFolder, taken_literally
 from qoop.engine.jobs import settings_of
@@ -26,6 +28,7 @@ from qoop.engine.unfinished import (
     stored_bytes,
     stored_partitions,
 )
+from qoop.engine.verification import DifferentPlanError
 from qoop.estimate.cost import IN_PLAN_BYTES, IN_PLAN_ROWS
 
 FILE_CHECK_S = 30.0
@@ -33,6 +36,10 @@ FILE_CHECK_S = 30.0
 
 COUNT_TIMEOUT_S = 2.0
 """Seconds to wait for the row count of what was written."""
+
+
+DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata of a column in which Spark notes that it is CHAR or VARCHAR, and how long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +303,13 @@ class FileCheckpoints:
     def save(
         self, view: str, frame: DataFrame, attempt: int, whole: bool = False, versions: Versions = UNCHANGED
     ) -> StoredOutput:
-        """Compute a frame and write it to files."""
+        """Compute a frame and write it to files.
+
+        Raises:
+            DifferentPlanError: its rows are in an order, in which files are not read.
+        """
+        if _is_ordered(frame):
+            raise DifferentPlanError("an ORDER BY inside the query means nothing to those who read its rows from files")
         self.folder.create()
         with self._lock:
             self._written += 1
@@ -305,7 +318,8 @@ class FileCheckpoints:
         counted.write.mode("overwrite").parquet(path)
         # Whatever the session's settings say of its own files, a lost part must never read as no rows.
         reader = self.session.read.option("ignoreMissingFiles", False).option("ignoreCorruptFiles", False)
-        read = _nullable_like(reader.schema(frame.schema).parquet(taken_literally(path)), frame)
+        read = reader.schema(_unpadded(frame.schema)).parquet(taken_literally(path))
+        read = _declared_like(_nullable_like(read, frame), frame)
         # Not every way to commit files leaves a mark.
         mark = f"{path}/_SUCCESS"
         with self._lock:
@@ -360,6 +374,41 @@ def _nullable_like(read: DataFrame, frame: DataFrame) -> DataFrame:
     session = read.sparkSession
     rest = sequence(session._jvm, output), relation.catalogTable(), relation.isStreaming(), relation.stream()
     return frame_of(session, relation.copy(relation.relation(), *rest))
+
+
+def _is_ordered(frame: DataFrame) -> bool:
+    """Whether the rows of a frame, or of what it reads, are sorted."""
+    patterns = java_class(frame.sparkSession._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    return bool(frame._jdf.queryExecution().analyzed().containsPattern(patterns.SORT()))
+
+
+def _unpadded(schema: StructType) -> StructType:
+    """The schema without lengths of CHAR: by these Spark pads what it reads of files.
+
+    They are those of the columns' names only, as those of the first part of a UNION, whose other parts have others.
+    """
+    return StructType(
+        [
+            StructField(
+                field.name,
+                field.dataType,
+                field.nullable,
+                {key: value for key, value in field.metadata.items() if key != DECLARED_TYPE},
+            )
+            for field in schema.fields
+        ]
+    )
+
+
+def _declared_like(read: DataFrame, frame: DataFrame) -> DataFrame:
+    """What is read of a frame's files, with the lengths of CHAR, by which Spark pads what they are compared with."""
+    fields = frame.schema.fields
+    if not any(DECLARED_TYPE in field.metadata for field in fields):
+        return read
+    # By numbers: several columns may have one name.
+    numbered = read.toDF(*map(str, range(len(fields))))
+    columns = [numbered[str(at)].alias(field.name, metadata=field.metadata) for at, field in enumerate(fields)]
+    return numbered.select(columns)
 
 
 def _readable(session: SparkSession, frame: DataFrame, stored: StoredOutput, in_plan: bool) -> DataFrame:

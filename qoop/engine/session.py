@@ -25,6 +25,9 @@ CATALYST = "org.apache.spark.sql.catalyst"
 IDENTITY = re.compile(r"#(\d+)")
 """The number of a column in a plan, as Spark prints it."""
 
+BEGIN = re.compile(r"\bBEGIN\b", re.IGNORECASE)
+"""What every script has."""
+
 REORDER = f"{CATALYST}.optimizer.ReorderJoin"
 EXCLUDED = "spark.sql.optimizer.excludedRules"
 CTE_POLICY = "spark.sql.legacy.ctePrecedencePolicy"
@@ -144,6 +147,13 @@ def is_command(frame: DataFrame) -> bool:
     return str(frame._jdf.queryExecution().commandExecuted().getClass().getSimpleName()) == "CommandResult"
 
 
+def is_script(spark: SparkSession, text: str) -> bool:
+    """Whether a text that Spark has accepted is a script (`BEGIN ... END`): Spark has executed all its statements."""
+    if BEGIN.search(text) is None:
+        return False
+    return str(_parser(spark).parsePlan(text).getClass().getSimpleName()) == "CompoundBody"
+
+
 def columns_of(frame: DataFrame) -> list[tuple[str, str]]:
     """The columns of a frame: names and types."""
     return [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
@@ -171,12 +181,12 @@ def with_columns_like(frame: DataFrame, written: DataFrame) -> DataFrame:
         if number not in made:
             metadata = some.apply(like.metadata())
             made[number] = alias(column, like.name(), identity, like.qualifier(), metadata, none)
-        columns.append(made[number])
+        columns.append(made[number].toAttribute().withName(like.name()))
     project = java_class(jvm, f"{CATALYST}.plans.logical.Project")
     result = project(sequence(jvm, [*made.values()]), plan)
     if len(made) < len(columns):
-        # A column that is selected twice is one column.
-        result = project(sequence(jvm, [one.toAttribute() for one in columns]), result)
+        # A column that is selected twice is one column, of which `SELECT v, V` has the two names.
+        result = project(sequence(jvm, columns), result)
     return frame_of(frame.sparkSession, result)
 
 
@@ -185,6 +195,11 @@ def java_message(problem: Py4JJavaError) -> str:
     exception = problem.java_exception
     lines = str(exception.getMessage() or "").strip().splitlines()
     return lines[0] if lines else str(exception.getClass().getSimpleName())
+
+
+def _parser(spark: SparkSession) -> Any:
+    """Spark's parser, as the session is configured."""
+    return spark._jsparkSession.sessionState().sqlParser()
 
 
 def _wrapped(spark: SparkSession, java_session: Any) -> SparkSession:
@@ -223,7 +238,7 @@ class QueryAsWritten:
         self._spark, self._parsed = spark, parsed
         self._first = self._new_frame()
         self._computed = False
-        self.is_command = is_command(self._first)
+        self.is_command = is_command(self._first) or (parsed is None and is_script(spark, text))
 
     @property
     def analysed(self) -> DataFrame:
@@ -281,6 +296,10 @@ WRITE_SETTINGS = (
 """Settings of which rows a statement replaces, how values are converted, and what kind of table is created."""
 
 
+COLLATIONS = "spark.sql.collation.schemaLevel.enabled"
+"""The setting under which databases may have a collation."""
+
+
 class StatementAsWritten:
     """A statement that stores the rows of a query, as Spark parses it.
 
@@ -290,18 +309,26 @@ class StatementAsWritten:
 
     def __init__(self, spark: SparkSession, text: str) -> None:
         self._spark = spark
-        self._plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
+        self._plan = _parser(spark).parsePlan(text)
         self._resolved_by = self._resolving()
 
     @property
     def query(self) -> Any:
-        """Spark's parse of its query; None if it has none that can be replaced."""
+        """Spark's parse of its query; None if it has none that can be replaced.
+
+        Of a query in CREATE TABLE AS, Spark gives texts the collation of the database; by itself it has others.
+        """
+        if self._spark.conf.get(COLLATIONS, "false") == "true" and not self._inserts():
+            return None
         children = self._plan.children()
         try:
             query = self._plan.query()
         except Py4JError:
             return None
         return query if children.size() and children.last().equals(query) else None
+
+    def _inserts(self) -> bool:
+        return str(self._plan.getClass().getSimpleName()).startswith("Insert")
 
     def check(self) -> None:
         """Have Spark analyse it without executing it, so that errors appear before any work is done.

@@ -426,6 +426,8 @@ class SparkEngine:
         cancelled = next((cause for cause in causes if CANCELLED in cause), None)
         if cancelled is not None:
             return QueryCancelled(cancelled)
+        if self._context._jsc is None:
+            message = f"Spark has stopped: {message}"
         is_transient = any(sign in cause for sign in TRANSIENT for cause in causes)
         return StageFailed(stage, message, is_transient and not final, of_plan, final)
 

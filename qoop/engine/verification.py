@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
@@ -33,6 +34,13 @@ SHARED_VIEW = re.compile(r"^[ :+-]*View \(`[^`]*`\.", re.MULTILINE)
 """A line of a plan that is a view in a database, or one of all sessions; temporary views have single names."""
 
 
+MIDNIGHTS_S = 900
+"""Between two midnights of any time zone there are as many seconds, or a multiple of it.
+
+A view with DATE 'today' has another literal after midnight, in the time zone that it was made in.
+"""
+
+
 class DifferentPlanError(QoopError):
     """A plan is not certain to compute the query as written."""
 
@@ -61,7 +69,7 @@ class Verification:
         self._reader = _PlanReader(same)
         self._lock = threading.Lock()
         self._expected: str | None = None
-        self._verdicts: dict[str, str | None] = {}
+        self._verdicts: dict[tuple[str, int], str | None] = {}
 
     @cached_property
     def _session(self) -> SparkSession:
@@ -81,15 +89,16 @@ class Verification:
         return SHARED_VIEW.search(self._printed) is not None
 
     def check(self, text: str, last: bool = False) -> None:
-        """Check one plan; a text is checked once, and again if it is the `last` one and views may have changed.
+        """Check one plan, each text once, and again after midnight, or if it is the `last` and views may have changed.
 
         Raises:
             DifferentPlanError: the plan is different, or cannot be compared.
         """
         with self._lock:
-            if text not in self._verdicts or (last and self._may_change):
-                self._verdicts[text] = self._difference(text)
-            verdict = self._verdicts[text]
+            key = text, int(time.time() / MIDNIGHTS_S)
+            if key not in self._verdicts or (last and self._may_change):
+                self._verdicts[key] = self._difference(text)
+            verdict = self._verdicts[key]
         if verdict is not None:
             raise DifferentPlanError(verdict)
 

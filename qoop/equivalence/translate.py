@@ -48,6 +48,9 @@ MOMENT = re.compile(r"\W*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 NO_TEXT = re.compile(r"^(?!.*(Format|From)).*(Date|Time|Day|Month|Micros|Millis|Seconds)")
 """Spark's functions whose result is no text, but a date, a time or a number."""
 
+VOID = re.compile(r"^void$|: 'void'")
+"""The type of `NULL` by itself, also as the type of a field, of items, keys or values."""
+
 RANDOM = {"AesEncrypt": "aes_encrypt"}
 """Expressions that Spark calls deterministic and that have another value each time, by class."""
 
@@ -66,6 +69,9 @@ NOT_WRITTEN = {
 
 SYNONYMS = {"Between", "Nvl"}
 """What the planner writes as that which Spark replaces it by. Others stay apart: `try_add` is a sum that may fail."""
+
+WITHOUT_TYPE = "Spark finds no equal rows by a stored column of type void (NULL AS k)"
+"""It does where it knows that the column is NULL: `a.k <=> b.k`, INTERSECT, EXCEPT; also of `a.s.k` and the like."""
 
 MAX_SIZE = 20_000
 """The largest expression, in parts, with all that its columns stand for; each level of a query may double it."""
@@ -274,6 +280,8 @@ class _Translator:
         for place, identity in enumerate(self._output(plan)):
             kinds = {type_of(relation.outputs[place]) for relation in inputs}
             kind = kinds.pop() if len(kinds) == 1 else None
+            if plan.kind != "Union" and has_void(kind):
+                raise UnverifiableError(WITHOUT_TYPE)
             self._columns[identity] = ("column", source.identity, ("place", place), kind)
         return Block([source])
 
@@ -335,6 +343,8 @@ class _Translator:
 
     def expression(self, node: Node) -> Expr:
         """An expression in normal form."""
+        if node.kind not in ("Alias", "Cast") and any(map(_is_void_column, node.children)):
+            raise UnverifiableError(WITHOUT_TYPE)
         match node.kind:
             case "AttributeReference":
                 return self._typed_column(node)
@@ -475,6 +485,16 @@ def _literal(kind: str | None, value: Any) -> Expr:
 def _type(kind: Any) -> str | None:
     """A type's name; nested types as Spark writes them in JSON."""
     return kind if isinstance(kind, str) or kind is None else repr(kind)
+
+
+def _is_void_column(node: Node) -> bool:
+    """Whether an expression is a column of type void, or one of a type with a part that is."""
+    return node.kind == "AttributeReference" and has_void(_type(node.fields.get("dataType")))
+
+
+def has_void(kind: str | None) -> bool:
+    """Whether a type, or a part of it, is void."""
+    return kind is not None and VOID.search(kind) is not None
 
 
 def _first_equal(value: Any, operands: tuple[Expr, ...]) -> Any:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlglot import exp
 
+from qoop.equivalence.translate import MOMENT
 from qoop.parsing.spark_sql import DIALECT
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,6 +51,11 @@ class Moment:
 def reads_moment(query: exp.Expr) -> bool:
     """Whether a query reads the current date or time."""
     return any(_reads(node) for node in query.walk())
+
+
+def names_moment(query: exp.Expr) -> bool:
+    """Whether a query has a literal such as DATE 'today', which Spark's parser evaluates in each stage anew."""
+    return any(MOMENT.match(cast.this.name) for cast in query.find_all(exp.Cast) if cast.this.is_string)
 
 
 def at_moment(query: exp.Query, moment: Moment) -> exp.Query:

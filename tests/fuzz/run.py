@@ -55,6 +55,12 @@ CONF = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Most time goes into code that runs a few times only: analysis, optimisation, and loading classes.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn768m -XX:ReservedCodeCacheSize=240m",
+    # Spark starts a thread for each shuffle, broadcast and result until there are as many, by default 1,024.
+    "spark.sql.shuffleExchange.maxThreadThreshold": "16",
+    "spark.sql.broadcastExchange.maxThreadThreshold": "32",
+    "spark.sql.resultQueryStage.maxThreadThreshold": "16",
+    # Spark prints each plan for its UI, and again whenever it changes.
+    "spark.sql.ui.explainMode": "simple",
     # Each sort and each broadcast takes a page, of 64 MB unless this is set.
     "spark.buffer.pageSize": "256k",
 }

@@ -1,8 +1,10 @@
 """Settings and constructs under which a plan could silently mean something else than the query as written."""
 
+import re
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -10,8 +12,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.functions import col, udf
 
 import qoop
+from qoop.engine import verification
 from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.engine.session import query_session
+from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.plans.candidates import CutPolicy
 from tests.integration.spark_sessions import changed, local_session, small_data
@@ -575,8 +579,55 @@ def test_a_text_that_stands_for_the_moment_is_not_split(spark, text):
         FROM s x JOIN s y ON x.id = y.id JOIN w ON w.id = x.id
     """
     warned = []
+    outcome = same_answer(spark, text, replace(STAGED, warn=warned.append))
+    reasons = " ".join([*warned, outcome.one_stage_reason or ""])
+    assert re.search("a text that (may stand|stands) for the current .* has another value each time", reasons)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        "s y ON x.k <=> y.k",
+        "s y ON x.p.k <=> y.p.k",
+        "s y ON coalesce(x.k, NULL) <=> coalesce(y.k, NULL)",
+        "(SELECT k, n FROM s INTERSECT SELECT k, n FROM s) y ON x.n = y.n",
+        "(SELECT coalesce(k, NULL) AS k, n FROM s INTERSECT SELECT p.k, n FROM s) y ON x.n = y.n",
+    ],
+)
+def test_rows_are_not_found_by_a_stored_column_without_a_type(spark, others):
+    text = f"""
+        WITH s AS (
+            SELECT NULL AS k, named_struct('k', NULL) AS p, count(*) AS n
+            FROM t a JOIN u b ON a.id = b.id GROUP BY a.id % 3
+        )
+        SELECT count(*) AS n, max(x.n) AS most FROM s x JOIN {others} JOIN w ON w.id >= x.n
+    """
+    warned = []
     same_answer(spark, text, replace(STAGED, warn=warned.append))
-    assert "a text that may stand for the current timestamp has another value each time" in " ".join(warned)
+    assert "a stored column of type void" in " ".join(warned)
+
+
+def test_a_literal_that_stands_for_the_moment_is_not_split(spark):
+    text = f"SELECT a.v, DATE 'today' AS today {JOINED} WHERE b.w < 100"
+    assert "stands for the current date" in (same_answer(spark, text).one_stage_reason or "")
+
+
+def test_plans_are_compared_again_after_midnight(spark, monkeypatch):
+    """Views with DATE 'today' have another literal then."""
+    spark.sql("CREATE TEMPORARY VIEW dated AS SELECT id, DATE '2026-01-01' AS day FROM w")
+    text = "SELECT a.v, c.day FROM t a JOIN u b ON a.id = b.id JOIN dated c ON c.id = b.id"
+    now = datetime(2026, 1, 1, 23, 50, tzinfo=UTC).timestamp()
+    monkeypatch.setattr(verification.time, "time", lambda: now)
+    try:
+        compared = Verification(spark.sql(text), query_session(spark))
+        compared.check(text)
+        compared._session.sql("CREATE OR REPLACE TEMPORARY VIEW dated AS SELECT id, DATE '2026-01-02' AS day FROM w")
+        compared.check(text, last=True)
+        now += 600
+        with pytest.raises(DifferentPlanError, match="not equivalent"):
+            compared.check(text, last=True)
+    finally:
+        spark.catalog.dropTempView("dated")
 
 
 @pytest.fixture
@@ -608,7 +659,7 @@ def test_columns_of_a_frame_are_found_by_the_names_of_tables(spark):
 
 
 def test_a_column_that_is_selected_twice_is_one_column(spark):
-    text = f"SELECT a.v, b.w, a.v, b.id, b.w + 1 AS x, b.w {JOINED}"
+    text = f"SELECT a.v, b.w, a.v, b.id, b.w + 1 AS x, b.w, a.V {JOINED}"
     frame, expected = qoop.sql(spark, text, STAGED), spark.sql(text)
     for read in (lambda one: one.select("v"), lambda one: one.where("w > 5"), lambda one: one.orderBy("v", "w", "x")):
         assert sorted(map(repr, read(frame).collect())) == sorted(map(repr, read(expected).collect()))
@@ -658,6 +709,38 @@ def test_outputs_in_files_may_be_null_only_where_those_of_the_query_may(spark, f
     frame = qoop.sql(spark, text, replace(STAGED, checkpoint=files))
     assert frame.schema == spark.sql(text).schema
     assert not frame.schema["n"].nullable and not frame.schema["a"].dataType.containsNull
+
+
+def test_outputs_in_files_have_the_lengths_of_char_that_their_columns_have(spark, files):
+    """In a UNION they are those of the first part, whatever the others have."""
+    spark.sql("CREATE TABLE five (id INT, c CHAR(5)) USING parquet")
+    spark.sql("CREATE TABLE three (id INT, c CHAR(3)) USING parquet")
+    spark.sql("INSERT INTO five VALUES (1, 'a'), (2, 'b')")
+    spark.sql("INSERT INTO three VALUES (1, 'x'), (3, 'y')")
+    text = """
+        WITH m AS (SELECT id, c FROM five UNION ALL SELECT id, c FROM three)
+        SELECT x.c, length(x.c) AS l, y.c = 'x' AS found, count(*) AS n
+        FROM m x JOIN m y ON x.id = y.id JOIN w ON w.id = x.id GROUP BY 1, 2, 3
+    """
+    options = replace(STAGED, checkpoint=files)
+    try:
+        assert same_answer(spark, text, options).counts.stages > 1
+        assert qoop.sql(spark, text, options).schema == spark.sql(text).schema
+    finally:
+        spark.sql("DROP TABLE five")
+        spark.sql("DROP TABLE three")
+
+
+def test_the_order_of_rows_that_others_read_is_not_lost_in_files(spark, files):
+    text = """
+        WITH s AS (
+            SELECT a.id, b.id AS w, if(b.id > 300, repeat(sha2(string(b.id), 512), 2), '') AS p
+            FROM range(400) a JOIN range(400) b ON a.id = b.id ORDER BY b.id
+        )
+        SELECT s.id, s.w, (SELECT max(length(x.p)) FROM s x) AS m FROM s LIMIT 3
+    """
+    with settings(spark, adaptive__coalescePartitions__enabled="false", shuffle__partitions="4"):
+        assert [row.w for row in qoop.collect(spark, text, replace(STAGED, checkpoint=files)).rows] == [0, 1, 2]
 
 
 def test_outputs_in_files_are_read_by_the_interface_that_the_user_has_chosen(spark, files):

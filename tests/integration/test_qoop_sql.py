@@ -383,6 +383,20 @@ def test_create_table_as_select(spark):
         spark.sql("DROP TABLE IF EXISTS made")
 
 
+def test_texts_that_are_stored_have_the_collation_of_their_database(spark):
+    query = f"SELECT if(n > 1, 'A', 'a') AS t, count(*) AS n FROM ({JOINED}) GROUP BY 1"
+    with changed(spark, "spark.sql.collation.schemaLevel.enabled", "true"):
+        spark.sql("CREATE DATABASE collated DEFAULT COLLATION UTF8_LCASE")
+        try:
+            spark.sql(f"CREATE TABLE collated.expected USING parquet AS {query}")
+            qoop.execute(spark, f"CREATE TABLE collated.made USING parquet AS {query}", STAGED)
+            made, expected = spark.table("collated.made"), spark.table("collated.expected")
+            assert made.schema == expected.schema
+            assert made.count() == expected.count() == 1
+        finally:
+            spark.sql("DROP DATABASE collated CASCADE")
+
+
 def test_an_invalid_insert_fails_before_anything_runs(spark, table):
     watched = []
     options = qoop.Options(cut_policy=CutPolicy(everywhere=True), watch=watched.append)
@@ -491,6 +505,15 @@ def test_other_statements_run_once_as_written(spark):
     qoop.collect(spark, "DROP TABLE plain")
     assert not spark.catalog.tableExists("plain")
     assert qoop.collect(spark, "VALUES (1), (2)").rows == [(1,), (2,)]
+
+
+def test_a_script_is_executed_once(spark, table):
+    text = f"-- two statements\nBEGIN INSERT INTO {table} VALUES ('a', 7); SELECT count(*) AS rows FROM {table}; END"
+    written = sessions.QueryAsWritten(spark, text)
+    assert written.is_command
+    frames = [written.frame(), written.frame()]
+    assert [frame.collect()[0].rows for frame in frames] == [spark.table(table).count()] * 2
+    assert not sessions.QueryAsWritten(spark, "SELECT 1 AS begin").is_command
 
 
 def test_write_returns_the_complete_result(spark, tmp_path):
