@@ -175,10 +175,9 @@ def with_columns_like(frame: DataFrame, written: DataFrame) -> DataFrame:
     for column, like in zip(items(plan.output()), items(wanted.output()), strict=True):
         identity = like.exprId()
         number = int(identity.id())
-        if number in taken:
-            identity = numbers.newExprId()
-            number = int(identity.id())
         if number not in made:
+            if number in taken:
+                identity = numbers.newExprId()
             metadata = some.apply(like.metadata())
             made[number] = alias(column, like.name(), identity, like.qualifier(), metadata, none)
         columns.append(made[number].toAttribute().withName(like.name()))

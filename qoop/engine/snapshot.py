@@ -243,13 +243,18 @@ def _kept(leaf: Any, listings: _Listings, session: SparkSession) -> Any:
     # Not with the columns of the leaf: it has none of the notes any more by which Spark pads values of CHAR.
     kept = getattr(java_class(session._jvm, f"{SOURCES}.LogicalRelation$"), "MODULE$").apply(relation, table.get())
     keep(kept, session)
-    provider = table.get().provider()
-    if provider.isDefined() and str(provider.get()).lower() == "hive":
+    if is_hives(kept):
         name = str(table.get().identifier().quotedString())
         found = [file_index(other) for other in _leaves(session.table(name))]
         if [identity_of(session, one) for one in found] != [identity_of(session, relation.location())]:
             raise NoSnapshotError(f"the files of {name}, a table of Hive's, would be listed by each stage")
     return kept
+
+
+def is_hives(relation: Any) -> bool:
+    """Whether a relation is one of Hive's tables: Spark lists it anew when the metastore has other columns or files."""
+    provider = relation.catalogTable().get().provider()
+    return bool(provider.isDefined()) and str(provider.get()).lower() == "hive"
 
 
 def showing_sources(frame: DataFrame, written: DataFrame) -> DataFrame:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import items, leaves, printed, sequence
 from qoop.engine.session import comparing_session
-from qoop.engine.snapshot import keep
+from qoop.engine.snapshot import is_hives, keep
 from qoop.equivalence.canonical import canonical_text
 from qoop.equivalence.exact import is_exact
 from qoop.equivalence.expression import Expr
@@ -85,11 +85,14 @@ class Verification:
 
     @cached_property
     def _may_change(self) -> bool:
-        """Whether other sessions can define a view anew that the query reads: all but temporary ones of its session."""
-        return SHARED_VIEW.search(self._printed) is not None
+        """Whether other sessions can give a name that the query reads another meaning.
+
+        They can define views anew, all but temporary ones of its session, and change Hive's tables in the metastore.
+        """
+        return SHARED_VIEW.search(self._printed) is not None or any(map(is_hives, self._pinned))
 
     def check(self, text: str, last: bool = False) -> None:
-        """Check one plan, each text once, and again after midnight, or if it is the `last` and views may have changed.
+        """Check one plan, each text once, and again after midnight, or if it is the `last` and names may have changed.
 
         Raises:
             DifferentPlanError: the plan is different, or cannot be compared.

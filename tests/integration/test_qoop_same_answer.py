@@ -46,6 +46,11 @@ def settings(spark, **values):
         yield
 
 
+def rows_of(frame):
+    """The rows of a frame, whatever their order."""
+    return sorted(map(repr, frame.collect()))
+
+
 def same_answer(spark, text, options=STAGED):
     """The outcome of a query, after its rows were compared with Spark's; both in any order."""
     expected = spark.sql(text)
@@ -664,6 +669,17 @@ def test_a_column_that_is_selected_twice_is_one_column(spark):
     for read in (lambda one: one.select("v"), lambda one: one.where("w > 5"), lambda one: one.orderBy("v", "w", "x")):
         assert sorted(map(repr, read(frame).collect())) == sorted(map(repr, read(expected).collect()))
         assert read(frame).columns == read(expected).columns
+
+
+def test_a_column_of_a_frame_that_is_selected_twice_is_one_column(spark):
+    """Also where the last stage reads the frame, whose columns have the same identities in all sessions."""
+    spark.createDataFrame([(1, 10), (2, 20)], "id long, v long").createOrReplaceTempView("ends")
+    text = "SELECT a.id, a.v, b.v AS bv, a.v FROM ends a JOIN u ON a.id = u.id JOIN ends b ON b.id = u.w - 4"
+    try:
+        frame, expected = qoop.sql(spark, text, STAGED), spark.sql(text)
+        assert rows_of(frame.select("v")) == rows_of(expected.select("v")) == ["Row(v=10)", "Row(v=20)"]
+    finally:
+        spark.catalog.dropTempView("ends")
 
 
 def test_columns_of_two_readers_of_a_table_are_not_mixed_up(spark):

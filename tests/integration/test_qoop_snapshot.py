@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import qoop
 from qoop.engine import snapshot
+from qoop.engine.prepared import PreparedQueries
 from qoop.engine.scala import leaves
 from qoop.engine.session import QueryAsWritten, query_session
 from qoop.engine.snapshot import pin_tables
@@ -236,6 +237,18 @@ def test_a_table_of_hives_that_each_stage_would_list_is_read_as_written(spark, m
     answer = qoop.collect(spark, APART.format(facts=name), changing(lambda: None)[2])
     assert "a table of Hive's, would be listed by each stage" in answer.outcome.one_stage_reason
     assert counts(answer.rows) == {(20, 20)}
+
+
+def test_a_table_of_hives_that_gets_other_files_is_read_in_one_version(spark, made, monkeypatch, tmp_path):
+    """Spark then discards what is kept of it, and lists it anew."""
+    monkeypatch.setattr(PreparedQueries, "prepare", lambda *_: None)
+    name, _ = made("hive")
+    spark.sql("SELECT id, id % 5 AS k, id % 2 AS p FROM range(200)").write.parquet((tmp_path / "other").as_uri())
+    move = f"ALTER TABLE facts SET LOCATION '{(tmp_path / 'other').as_uri()}'"
+    seen, warned, options = changing(lambda: spark.newSession().sql(move), 2)
+    answer = qoop.collect(spark, APART.format(facts=name), options)
+    assert len(seen) >= 2 and "not equivalent" in " ".join(warned)
+    assert counts(answer.rows) <= {(20, 20), (40, 40)}
 
 
 def test_a_view_of_all_sessions_is_read_in_one_version_or_as_written(spark, made):
