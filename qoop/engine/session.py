@@ -49,6 +49,7 @@ STAGE_CONF: Mapping[str, str] = {
     # stores what a statement returns, the user's session does.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.variant.writeShredding.enabled": "false",
 }
 
 

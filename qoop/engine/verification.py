@@ -17,6 +17,7 @@ from qoop.engine.snapshot import is_hives, keep
 from qoop.equivalence.canonical import canonical_text
 from qoop.equivalence.exact import is_exact
 from qoop.equivalence.expression import Expr
+from qoop.equivalence.optimised import IN_FILES, changed_by_optimiser
 from qoop.equivalence.repeatable import unrepeatable_part
 from qoop.equivalence.spark_tree import UnverifiableError, read_tree
 from qoop.equivalence.translate import translate
@@ -140,7 +141,7 @@ class Verification:
         if EXPAND_CLASS in text:
             _add_grouping_sets(nodes, plan)
         relation = translate(read_tree(nodes), self._reader.tables(plan), constants)
-        reason = unrepeatable_part(relation)
+        reason = unrepeatable_part(relation) or changed_by_optimiser(relation)
         if reason is not None:
             raise UnverifiableError(reason)
         return canonical_text(relation)
@@ -205,6 +206,8 @@ class _PlanReader:
             if known.equals(relation):
                 return number
         number = f"{relation.hashCode()} {len(alike)}"
+        if str(relation.getClass().getSimpleName()) == "LogicalRelation":
+            number += IN_FILES
         alike.append((number, relation))
         return number
 

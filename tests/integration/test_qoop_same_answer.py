@@ -635,6 +635,85 @@ def test_plans_are_compared_again_after_midnight(spark, monkeypatch):
         spark.catalog.dropTempView("dated")
 
 
+@pytest.fixture(scope="module")
+def edges(spark, tmp_path_factory):
+    """Tables with values that Spark's optimiser takes for others."""
+    tables = {
+        "one": "SELECT 1L AS id, 'Straße' AS s, 16777217 AS n, 0.0D AS d, TIMESTAMP '2024-02-29 00:00:00' AS at",
+        "zeros": "SELECT * FROM VALUES (1L, 0.0D), (2L, -0.0D) AS z(id, d)",
+        "letters": "SELECT id, s COLLATE UTF8_LCASE AS s FROM VALUES (1L, 'A'), (2L, 'a') AS l(id, s)",
+        "ids": "SELECT * FROM VALUES (1L), (2L) AS i(id)",
+    }
+    for name, query in tables.items():
+        place = str(tmp_path_factory.mktemp("edges") / name)
+        spark.sql(query).coalesce(1).write.parquet(place)
+        spark.read.parquet(place).createOrReplaceTempView(name)
+    yield
+    for name in tables:
+        spark.catalog.dropTempView(name)
+
+
+TWICE = "SELECT 1 AS part, {read} AS x FROM p UNION ALL SELECT 2, {read} FROM p"
+COUNTED = "SELECT {key}, count(*) AS n FROM {table} a JOIN ids USING (id) GROUP BY {key}"
+ZEROS = "SELECT z.d FROM zeros z JOIN ids i ON z.id = i.id JOIN ids k ON k.id = i.id"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"WITH p AS (SELECT upper(s) AS u FROM one JOIN ids USING (id)) {TWICE.format(read='lower(u)')}",
+        f"WITH p AS (SELECT upper(max(s)) AS u FROM one JOIN ids USING (id)) {TWICE.format(read='lower(u)')}",
+        "WITH p AS (SELECT id, upper(s) AS u FROM one JOIN ids USING (id) UNION ALL SELECT id, s FROM one) "
+        "SELECT lower(x.u) AS l FROM p x JOIN p y USING (id) JOIN ids USING (id)",
+        f"WITH p AS (SELECT CAST(n AS FLOAT) AS f FROM one JOIN ids USING (id)) {TWICE.format(read='DOUBLE(f)')}",
+        "WITH p AS (SELECT date_format(at, 'MM-dd') AS t FROM one JOIN ids USING (id)) "
+        + TWICE.format(read="date_format(try_to_timestamp(t, 'MM-dd'), 'MM-dd')"),
+        "SELECT STRING(b.d) AS x, STRING(c.d) AS y FROM one a JOIN zeros b ON a.d = b.d JOIN zeros c ON a.d = c.d "
+        "WHERE STRING(a.d) = '0.0'",
+        f"WITH g AS ({COUNTED.format(key='d', table='zeros')}), p AS (SELECT n FROM g WHERE STRING(d) = '-0.0') "
+        + TWICE.format(read="n"),
+        f"WITH g AS ({COUNTED.format(key='s', table='letters')}), "
+        f"p AS (SELECT n FROM g WHERE s COLLATE UTF8_BINARY = 'A') {TWICE.format(read='n')}",
+        f"{ZEROS} EXCEPT {ZEROS} WHERE STRING(z.d) = '-0.0'",
+    ],
+)
+def test_what_sparks_optimiser_changes_is_as_in_one_piece(spark, edges, text):
+    same_answer(spark, text)
+
+
+def test_keys_of_maps_that_are_equal_are_as_in_one_piece(spark, edges):
+    text = f"WITH p AS (SELECT map(id, 'a', 1L, 'b') AS m FROM one JOIN ids USING (id)) {TWICE.format(read='m[1]')}"
+    with settings(spark, mapKeyDedupPolicy="LAST_WIN"):
+        same_answer(spark, text)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "round(a.d, 1) * 2 + 1 < 5 AND b.d IS NOT NULL AND c.d < 2D AND abs(a.d - b.d) < 0.1",
+        "a.d <=> b.d AND int(a.d) < 1 AND nvl(a.d, 1) < 1 AND if(isnan(a.d), 0, a.d) < 1 AND b.id < 3",
+        "CASE WHEN a.d > 1 THEN b.d ELSE c.d END < 1 AND greatest(a.d, b.d) < 1 AND a.d IN (SELECT d FROM zeros)",
+    ],
+)
+def test_filters_that_take_equal_numbers_for_the_same_are_split(spark, edges, condition):
+    joined = "one a JOIN zeros b ON a.d = b.d JOIN zeros c ON c.d = b.d"
+    outcome = same_answer(spark, f"SELECT a.s, b.id, c.id AS other FROM {joined} WHERE {condition}")
+    assert outcome.counts.stages > 1, outcome.one_stage_reason
+
+
+def test_numbers_in_variants_keep_their_types_in_files(spark, files, tmp_path):
+    place = str(tmp_path / "variants")
+    spark.sql("SELECT id, parse_json(j) AS v FROM VALUES (1, '{\"x\":1}'), (2, '{\"x\":2.5}') AS t(id, j)").coalesce(
+        1
+    ).write.option("maxRecordsPerFile", 0).parquet(place)
+    spark.read.parquet(place).createOrReplaceTempView("variants")
+    text = "SELECT a.id, schema_of_variant(a.v) AS s FROM variants a JOIN u ON a.id = u.id JOIN w ON w.id = a.id"
+    try:
+        same_answer(spark, text, replace(STAGED, checkpoint=files))
+    finally:
+        spark.catalog.dropTempView("variants")
+
+
 @pytest.fixture
 def files(spark, tmp_path):
     """A checkpoint folder."""
