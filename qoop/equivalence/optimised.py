@@ -26,11 +26,17 @@ The rules are SimplifyCaseConversionExpressions, SimplifyExtractValueOps and Sim
 """
 
 COARSE = {
-    "Abs", "Add", "CaseWhen", "Ceil", "Contains", "Divide", "EndsWith", "EqualNullSafe", "Floor", "Greatest", "If",
-    "In", "InSet", "InSubquery", "IsNaN", "IsNull", "Least", "Like", "Multiply", "Pmod", "Remainder", "Round", "Sqrt",
-    "StartsWith", "Subtract", "UnaryMinus",
+    "Abs", "Add", "CaseWhen", "Ceil", "Contains", "CreateNamedStruct", "Divide", "EndsWith", "EqualNullSafe", "Floor",
+    "GetArrayItem", "GetStructField", "Greatest", "If", "In", "InSet", "InSubquery", "IsNaN", "IsNull", "Least", "Like",
+    "Multiply", "Pmod", "Remainder", "Round", "Sqrt", "StartsWith", "StringRPad", "Subtract", "UnaryMinus",
 }  # fmt: skip
 """Functions that have equal results for values that are equal."""
+
+PADDING = ("functionName", "readSidePadding")
+"""What calls have by which Spark pads values of CHAR."""
+
+PASSING = {"CaseWhen", "CreateNamedStruct", "GetStructField", "If"}
+"""Functions that return a part of what they are given, so that Spark may filter that in files instead."""
 
 NUMBERS = {*INTEGERS, "float", "double", "boolean"}
 """Types to which a cast has equal results for values that are equal; decimals are others."""
@@ -134,8 +140,8 @@ def _meanings(expr: Expr, sources: dict[int, Source]) -> Iterator[Expr]:
         if one[:1] == ("column",):
             source, key = sources.get(one[1]), one[2]
             if not isinstance(key, tuple):
-                continue
-            if key[0] == "place":
+                yield one
+            elif key[0] == "place":
                 pending += [branch.outputs[key[1]] for branch in source.inputs] if source is not None else []
             elif key[0] == "expanded":
                 pending += key[1]
@@ -191,17 +197,21 @@ def _finds_zero(part: tuple[Any, ...], sources: dict[int, Source]) -> bool:
 
 
 def _is_in_files(expr: Expr, sources: dict[int, Source]) -> bool:
-    """Whether an expression stands for columns of tables of files, below all operators."""
+    """Whether an expression may stand for a column of a table of files, or for a field of one."""
     pending: list[Expr] = [expr]
     while pending:
-        for part in _parts(pending.pop()):
-            if part[:1] != ("column",):
-                continue
-            source = sources.get(part[1])
-            if source is not None and source.kind == "table" and str(source.key[0]).endswith(IN_FILES):
-                return True
-            if source is not None and part[2][0] == "place":
-                pending += [branch.outputs[part[2][1]] for branch in source.inputs]
+        for one in _meanings(pending.pop(), sources):
+            match one:
+                case ("column", identity, *_):
+                    source = sources.get(identity)
+                    if source is not None and source.kind == "table" and str(source.key[0]).endswith(IN_FILES):
+                        return True
+                case ("call", kind, _, operands) if kind in PASSING:
+                    pending += operands
+                case ("cast", _, operand, _):
+                    pending.append(operand)
+                case ("coalesce", operands):
+                    pending += operands
     return False
 
 
@@ -210,11 +220,11 @@ def _tells_apart(expr: Any) -> bool:
     match expr:
         case ("column" | "literal", *_):
             return False
-        case ("call", kind, _, operands) if kind in COARSE:
+        case ("call", kind, details, operands) if kind in COARSE or PADDING in details:
             return any(map(_tells_apart, operands))
         case ("cast", kind, operand, _) if kind in NUMBERS or kind.startswith("decimal"):
             return _tells_apart(operand)
-        case ("and" | "or" | "not" | "=" | "<" | "<=" | "coalesce", *operands):
+        case ("and" | "or" | "not" | "=" | "<" | "<=" | "coalesce" | "struct", *operands):
             return any(map(_tells_apart, operands))
         case (str(), *_):
             return any(map(_is_loose, _parts(expr)))
