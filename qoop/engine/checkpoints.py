@@ -9,13 +9,14 @@ from typing import Protocol
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
+from qoop.engine.catalogue import DECLARED
 from qoop.engine.connection import java_class
 from qoop.engine.failures import was_cancelled
 from qoop.engine.folders import QueryFolder, taken_literally
 from qoop.engine.jobs import settings_of
-from qoop.engine.persisted import PersistedRows, filtered_by_rows, remove_all, remove_with
+from qoop.engine.persisted import PersistedRows, declared_as, filtered_by_rows, remove_all, remove_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.pruning import with_rows_in_plan
 from qoop.engine.scala import as_float, items, sequence
@@ -36,10 +37,6 @@ FILE_CHECK_S = 30.0
 
 COUNT_TIMEOUT_S = 2.0
 """Seconds to wait for the row count of what was written."""
-
-
-DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-"""The metadata of a column in which Spark notes that it is CHAR or VARCHAR, and how long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,28 +384,17 @@ def _unpadded(schema: StructType) -> StructType:
 
     They are those of the columns' names only, as those of the first part of a UNION, whose other parts have others.
     """
-    return StructType(
-        [
-            StructField(
-                field.name,
-                field.dataType,
-                field.nullable,
-                {key: value for key, value in field.metadata.items() if key != DECLARED_TYPE},
-            )
-            for field in schema.fields
-        ]
-    )
+    unpadded = StructType()
+    for one in schema.fields:
+        metadata = {key: value for key, value in one.metadata.items() if key != DECLARED}
+        unpadded.add(one.name, one.dataType, one.nullable, metadata)
+    return unpadded
 
 
 def _declared_like(read: DataFrame, frame: DataFrame) -> DataFrame:
     """What is read of a frame's files, with the lengths of CHAR, by which Spark pads what they are compared with."""
     fields = frame.schema.fields
-    if not any(DECLARED_TYPE in field.metadata for field in fields):
-        return read
-    # By numbers: several columns may have one name.
-    numbered = read.toDF(*map(str, range(len(fields))))
-    columns = [numbered[str(at)].alias(field.name, metadata=field.metadata) for at, field in enumerate(fields)]
-    return numbered.select(columns)
+    return declared_as(read, fields) if any(DECLARED in field.metadata for field in fields) else read
 
 
 def _readable(session: SparkSession, frame: DataFrame, stored: StoredOutput, in_plan: bool) -> DataFrame:

@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -118,11 +118,22 @@ def filtered_by_rows(frame: DataFrame) -> DataFrame:
     fields = frame.schema.fields
     if all(_has_right_bounds(field.dataType) for field in fields):
         return frame
+    return declared_as(frame, fields, lambda column, field: _without_bounds(column, field, frame.sparkSession))
+
+
+def declared_as(
+    frame: DataFrame,
+    fields: Sequence[StructField],
+    change: Callable[[Column, StructField], Column] = lambda column, field: column,
+) -> DataFrame:
+    """The frame's columns, changed, with the names and metadata of these fields.
+
+    Among the metadata is the declared type of CHAR, by which Spark pads what a column is compared with.
+    """
     # By numbers: several columns may have one name.
     numbered = frame.toDF(*map(str, range(len(fields))))
-    # With their metadata, such as the declared type of CHAR, by which Spark pads what it is compared with.
     columns = [
-        _without_bounds(numbered[str(index)], field, frame.sparkSession).alias(field.name, metadata=field.metadata)
+        change(numbered[str(index)], field).alias(field.name, metadata=field.metadata)
         for index, field in enumerate(fields)
     ]
     return numbered.select(columns)

@@ -181,12 +181,12 @@ def with_columns_like(frame: DataFrame, written: DataFrame) -> DataFrame:
                 identity = numbers.newExprId()
             metadata = some.apply(like.metadata())
             made[number] = alias(column, like.name(), identity, like.qualifier(), metadata, none)
-        columns.append(made[number].toAttribute().withName(like.name()))
+        columns.append((made[number], like.name()))
     project = java_class(jvm, f"{CATALYST}.plans.logical.Project")
     result = project(sequence(jvm, [*made.values()]), plan)
     if len(made) < len(columns):
         # A column that is selected twice is one column, of which `SELECT v, V` has the two names.
-        result = project(sequence(jvm, columns), result)
+        result = project(sequence(jvm, [one.toAttribute().withName(name) for one, name in columns]), result)
     return frame_of(frame.sparkSession, result)
 
 

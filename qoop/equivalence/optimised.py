@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from qoop.equivalence.exact import COLLATED
-from qoop.equivalence.expression import INTEGERS, Expr, subqueries, type_of
+from qoop.equivalence.expression import INTEGERS, Expr, type_of
 from qoop.equivalence.relation import Relation, Source
 
 REPLACED = {
@@ -44,7 +44,6 @@ NUMBERS = {*INTEGERS, "float", "double", "boolean"}
 GROUPING = {"aggregate", "Window", "Distinct", "Deduplicate", "intersect", "except"}
 """Operators that put equal rows together."""
 
-
 IN_FILES = " in files"
 """What the names of tables end with that are files."""
 
@@ -53,7 +52,7 @@ def changed_by_optimiser(relation: Relation) -> str | None:
     """What in a query could have other values in one piece than in stages; None if nothing has."""
     relations = [*_relations(relation)]
     sources = {source.identity: source for one in relations for source in one.block.sources}
-    if any(_is_replaced(part, sources) for part in _parts([*map(_own, relations)])):
+    if any(_is_replaced(part, sources) for part in _parts([one.expressions() for one in relations])):
         return "Spark simplifies a function of another one's result, with other values now and then"
     conditions = [part for one in relations for part in _conditions(one)]
     if any(_finds_zero(part, sources) for part in _parts(conditions)):
@@ -94,14 +93,7 @@ def _relations(relation: Relation) -> Iterator[Relation]:
         for source in one.block.sources:
             pending += source.inputs
         pending += [side.relation for side in one.block.sides]
-        pending += [found for expr in _own(one) for found in subqueries(expr)]
-
-
-def _own(relation: Relation) -> list[Any]:
-    """The expressions of a relation's own operators."""
-    block = relation.block
-    of_sources = [part for source in block.sources for part in (source.key, source.functions)]
-    return [relation.outputs, frozenset(block.conditions), *(side.condition for side in block.sides), *of_sources]
+        pending += one.subqueries()
 
 
 def _parts(expr: Any) -> Iterator[tuple[Any, ...]]:

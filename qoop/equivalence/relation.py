@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from qoop.equivalence.expression import Expr, columns
+from qoop.equivalence.expression import Expr, columns, subqueries
 
 
 @dataclass(eq=False)
@@ -68,6 +68,16 @@ class Relation:
 
     block: Block
     outputs: tuple[Expr, ...]
+
+    def expressions(self) -> list[Any]:
+        """What its own operators compute, without those of its inputs."""
+        block = self.block
+        of_sources = [part for source in block.sources for part in (source.key, source.functions)]
+        return [self.outputs, tuple(block.conditions), *(side.condition for side in block.sides), *of_sources]
+
+    def subqueries(self) -> "list[Relation]":
+        """The subqueries in these expressions."""
+        return [found for expr in self.expressions() for found in subqueries(expr)]
 
     def free_columns(self) -> Iterator[Expr]:
         """The columns of enclosing blocks that a correlated subquery reads."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from qoop.equivalence.aggregates import WITHOUT_ORDER
-from qoop.equivalence.expression import Expr, subqueries
+from qoop.equivalence.expression import Expr
 from qoop.equivalence.relation import Block, Relation, Source
 
 LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Tail", "Deduplicate"}
@@ -25,7 +25,7 @@ BY_RANK = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
 def unrepeatable_part(relation: Relation) -> str | None:
     """What in a query could have other rows when computed again; None if nothing has."""
     lower, skipped = _below_top(relation)
-    pending = [lower, *(subquery for one in skipped for subquery in _subqueries_of(one))]
+    pending = [lower, *(subquery for one in skipped for subquery in one.subqueries())]
     while pending:
         relation = pending.pop()
         for source in relation.block.sources:
@@ -34,7 +34,7 @@ def unrepeatable_part(relation: Relation) -> str | None:
                 return reason
             pending += source.inputs
         pending += [side.relation for side in relation.block.sides]
-        pending += _subqueries_of(relation)
+        pending += relation.subqueries()
     return None
 
 
@@ -48,14 +48,6 @@ def _below_top(relation: Relation) -> tuple[Relation, list[Relation]]:
         skipped.append(relation)
         relation = relation.block.sources[0].inputs[0]
     return relation, skipped
-
-
-def _subqueries_of(relation: Relation) -> list[Relation]:
-    """The subqueries in a relation's own expressions."""
-    block = relation.block
-    exprs = [relation.outputs, tuple(block.conditions), *(tuple(side.condition) for side in block.sides)]
-    exprs += [part for source in block.sources for part in (source.key, source.functions)]
-    return [found for expr in exprs for found in subqueries(expr)]
 
 
 def _is_one_source(block: Block) -> bool:

@@ -280,7 +280,7 @@ class _Translator:
         for place, identity in enumerate(self._output(plan)):
             kinds = {type_of(relation.outputs[place]) for relation in inputs}
             kind = kinds.pop() if len(kinds) == 1 else None
-            if plan.kind != "Union" and has_void(kind):
+            if plan.kind != "Union" and _has_void(kind):
                 raise UnverifiableError(WITHOUT_TYPE)
             self._columns[identity] = ("column", source.identity, ("place", place), kind)
         return Block([source])
@@ -489,10 +489,10 @@ def _type(kind: Any) -> str | None:
 
 def _is_void_column(node: Node) -> bool:
     """Whether an expression is a column of type void, or one of a type with a part that is."""
-    return node.kind == "AttributeReference" and has_void(_type(node.fields.get("dataType")))
+    return node.kind == "AttributeReference" and _has_void(_type(node.fields.get("dataType")))
 
 
-def has_void(kind: str | None) -> bool:
+def _has_void(kind: str | None) -> bool:
     """Whether a type, or a part of it, is void."""
     return kind is not None and VOID.search(kind) is not None
 

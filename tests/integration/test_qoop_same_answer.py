@@ -56,7 +56,7 @@ def same_answer(spark, text, options=STAGED):
     expected = spark.sql(text)
     answer = qoop.collect(spark, text, options)
     assert answer.columns == [(field.name, field.dataType.simpleString()) for field in expected.schema.fields]
-    assert sorted(map(repr, answer.rows)) == sorted(map(repr, expected.collect()))
+    assert sorted(map(repr, answer.rows)) == rows_of(expected)
     assert answer.rows, "a query without rows shows nothing"
     return answer.outcome
 
@@ -703,9 +703,8 @@ def test_filters_that_take_equal_numbers_for_the_same_are_split(spark, edges, co
 
 def test_numbers_in_variants_keep_their_types_in_files(spark, files, tmp_path):
     place = str(tmp_path / "variants")
-    spark.sql("SELECT id, parse_json(j) AS v FROM VALUES (1, '{\"x\":1}'), (2, '{\"x\":2.5}') AS t(id, j)").coalesce(
-        1
-    ).write.option("maxRecordsPerFile", 0).parquet(place)
+    made = spark.sql("SELECT id, parse_json(j) AS v FROM VALUES (1, '{\"x\":1}'), (2, '{\"x\":2.5}') AS t(id, j)")
+    made.coalesce(1).write.parquet(place)
     spark.read.parquet(place).createOrReplaceTempView("variants")
     text = "SELECT a.id, schema_of_variant(a.v) AS s FROM variants a JOIN u ON a.id = u.id JOIN w ON w.id = a.id"
     try:
@@ -746,7 +745,7 @@ def test_a_column_that_is_selected_twice_is_one_column(spark):
     text = f"SELECT a.v, b.w, a.v, b.id, b.w + 1 AS x, b.w, a.V {JOINED}"
     frame, expected = qoop.sql(spark, text, STAGED), spark.sql(text)
     for read in (lambda one: one.select("v"), lambda one: one.where("w > 5"), lambda one: one.orderBy("v", "w", "x")):
-        assert sorted(map(repr, read(frame).collect())) == sorted(map(repr, read(expected).collect()))
+        assert rows_of(read(frame)) == rows_of(read(expected))
         assert read(frame).columns == read(expected).columns
 
 
