@@ -35,6 +35,9 @@ from qoop.estimate.cost import IN_PLAN_BYTES, IN_PLAN_ROWS
 FILE_CHECK_S = 30.0
 """Seconds between checks of stored files: each asks the file system, and only people delete them."""
 
+PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
+"""Spark's reader of Parquet that can be told which columns are never NULL, whichever one the user has chosen."""
+
 COUNT_TIMEOUT_S = 2.0
 """Seconds to wait for the row count of what was written."""
 
@@ -313,9 +316,10 @@ class FileCheckpoints:
             path = f"{self.folder.path}/{view}/attempt-{self._written}"
         counted, rows = counting(frame)
         counted.write.mode("overwrite").parquet(path)
+        self.folder.delete_again()
         # Whatever the session's settings say of its own files, a lost part must never read as no rows.
         reader = self.session.read.option("ignoreMissingFiles", False).option("ignoreCorruptFiles", False)
-        read = reader.schema(_unpadded(frame.schema)).parquet(taken_literally(path))
+        read = reader.schema(_unpadded(frame.schema)).format(PARQUET).load(taken_literally(path))
         read = _declared_like(_nullable_like(read, frame), frame)
         # Not every way to commit files leaves a mark.
         mark = f"{path}/_SUCCESS"
@@ -360,9 +364,6 @@ class FileCheckpoints:
 def _nullable_like(read: DataFrame, frame: DataFrame) -> DataFrame:
     """What is read of a frame's files, nullable where the frame is: for Spark all columns in files are."""
     relation = read._jdf.queryExecution().analyzed()
-    if str(relation.getClass().getSimpleName()) != "LogicalRelation":
-        # The user has Spark read Parquet by its other interface.
-        return read
     columns = items(frame._jdf.queryExecution().analyzed().output())
     output = [
         column.withDataType(like.dataType()).withNullability(like.nullable())

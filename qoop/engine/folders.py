@@ -20,6 +20,8 @@ from typing import Any
 import psutil
 from pyspark.sql import SparkSession
 
+from qoop.errors import QoopError
+
 ALIVE = "_alive"
 HEARTBEAT_S = 60.0
 """Seconds between heartbeats."""
@@ -67,8 +69,14 @@ class QueryFolder:
         self._created = False
 
     def create(self) -> None:
-        """Create the folder if it does not exist yet, and delete what killed queries of this user have left."""
+        """Create the folder if it does not exist yet, and delete what killed queries of this user have left.
+
+        Raises:
+            QoopError: it was deleted, as the query has ended.
+        """
         with self._lock:
+            if self._closed:
+                raise QoopError(f"{self.path}: was deleted when the query ended")
             if self._created:
                 return
             self._create_private()
@@ -95,6 +103,12 @@ class QueryFolder:
             if self._created:
                 self._system.delete(self._at(self.path), True)
                 self._system.cancelDeleteOnExit(self._at(self.path))
+
+    def delete_again(self) -> None:
+        """Delete what a stage has written to it that went on when the query ended: that has made the folder anew."""
+        with self._lock:
+            if self._closed:
+                self._system.delete(self._at(self.path), True)
 
     def _delete_abandoned(self) -> None:
         """Delete abandoned folders; those that cannot be read or deleted are left, without an error."""

@@ -1,5 +1,6 @@
 """Scala's values and Spark's plans in Python."""
 
+import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -10,6 +11,9 @@ from qoop.engine.connection import java_class
 
 MAX_FIELDS = 10_000
 """How many columns of an operator Spark prints."""
+
+CUT = re.compile(r"(Truncated plan of|\.\.\.) \d+( more)? characters\s*$")
+"""How a plan ends that Spark has not printed whole, for spark.sql.maxPlanStringLength."""
 
 
 def items(sequence: Any) -> Iterator[Any]:
@@ -39,6 +43,11 @@ def printed(plan: Any, sizes: bool = False) -> str:
     except Py4JError:
         # Spark 4.0 has one parameter less.
         return str(plan.treeString(sizes, sizes, MAX_FIELDS, False))
+
+
+def is_cut(text: str) -> bool:
+    """Whether Spark has not printed a plan to its end, as the user has set."""
+    return CUT.search(text, max(len(text) - 100, 0)) is not None
 
 
 def as_float(value: Any) -> float:

@@ -16,14 +16,17 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import java_class
-from qoop.engine.scala import items, printed, sequence, stored_rows
+from qoop.engine.scala import is_cut, items, printed, sequence, stored_rows
 from qoop.errors import QoopError
 from qoop.parsing.moment import EPOCH, Moment
 from qoop.parsing.spark_sql import Syntax
 
 CATALYST = "org.apache.spark.sql.catalyst"
-IDENTITY = re.compile(r"#(\d+)")
-"""The number of a column in a plan, as Spark prints it."""
+IDENTITY = re.compile(r"#(\d+)|\"id\":(\d+)")
+"""The number of a column in a plan, as Spark prints it, or writes it in JSON."""
+
+SESSION_PATH, BUILTIN_PATH = "system.session", "system.builtin"
+"""Where temporary views and functions are on Spark's SQL path, and where Spark's own functions are."""
 
 BEGIN = re.compile(r"\bBEGIN\b", re.IGNORECASE)
 """What every script has."""
@@ -79,12 +82,22 @@ def why_names_differ(spark: SparkSession) -> str | None:
     catalog = str(catalogs.currentCatalog().name())
     if catalog != "spark_catalog":
         return f"the session's current catalog is {catalog}; stages run in spark_catalog"
+    path = _sql_path(spark).lower()
+    before, session, _ = path.partition(SESSION_PATH)
+    if not session:
+        return f"the session's SQL path has no {SESSION_PATH}, where stages have their outputs"
+    if set(filter(None, before.split(","))) - {BUILTIN_PATH}:
+        return f"on the session's SQL path ({path}) tables come before {SESSION_PATH}, where stages have their outputs"
+    return None
+
+
+def _sql_path(spark: SparkSession) -> str:
+    """Where Spark looks for names, one place after the other."""
     try:
-        has_views = bool(catalogs.isSystemSessionOnPath())
+        return str(spark._jsparkSession.sessionState().catalogManager().currentPathString())
     except Py4JError:
         # Spark 4.0 has no SET PATH.
-        has_views = True
-    return None if has_views else "the session's SQL path has no system.session, where stages have their outputs"
+        return f"{BUILTIN_PATH},{SESSION_PATH}"
 
 
 def comparing_session(stages: SparkSession) -> SparkSession:
@@ -171,7 +184,7 @@ def with_columns_like(frame: DataFrame, written: DataFrame) -> DataFrame:
     numbers = getattr(java_class(jvm, f"{CATALYST}.expressions.NamedExpression$"), "MODULE$")
     alias, some = java_class(jvm, f"{CATALYST}.expressions.Alias"), java_class(jvm, "scala.Option")
     # Of a column that means another one below, as one of two readers of a table may: Spark would mix up their values.
-    taken = {int(number) for number in IDENTITY.findall(printed(plan))}
+    taken = _identities(plan)
     none, made, columns = sequence(jvm, []), {}, []
     for column, like in zip(items(plan.output()), items(wanted.output()), strict=True):
         identity = like.exprId()
@@ -188,6 +201,14 @@ def with_columns_like(frame: DataFrame, written: DataFrame) -> DataFrame:
         # A column that is selected twice is one column, of which `SELECT v, V` has the two names.
         result = project(sequence(jvm, [one.toAttribute().withName(name) for one, name in columns]), result)
     return frame_of(frame.sparkSession, result)
+
+
+def _identities(plan: Any) -> set[int]:
+    """The numbers of all columns in a plan."""
+    text = printed(plan)
+    if is_cut(text):
+        text = str(plan.toJSON())
+    return {int(printed_as or written_as) for printed_as, written_as in IDENTITY.findall(text)}
 
 
 def java_message(problem: Py4JJavaError) -> str:
@@ -292,6 +313,10 @@ WRITE_SETTINGS = (
     "spark.sql.sources.default",
     "spark.sql.legacy.createHiveTableByDefault",
     "spark.sql.hive.convertCTAS",
+    "spark.sql.session.timeZone",
+    "spark.sql.legacy.charVarcharAsString",
+    "spark.sql.caseSensitive",
+    "spark.sql.ansi.enabled",
 )
 """Settings of which rows a statement replaces, how values are converted, and what kind of table is created."""
 
@@ -368,8 +393,23 @@ class StatementAsWritten:
         current = {
             "the current catalog": str(catalogs.currentCatalog().name()),
             "the current database": ".".join(map(str, catalogs.currentNamespace())),
+            "the SQL path": _sql_path(self._spark),
+            "the temporary view that it stores rows in": self._target_view(),
         }
         return current | {name: self._spark.conf.get(name) or "" for name in WRITE_SETTINGS}
+
+    def _target_view(self) -> str:
+        """The columns of the temporary view that an INSERT names: Spark stores rows in what that reads."""
+        none = "not defined"
+        if not self._inserts():
+            return none
+        try:
+            name = [str(part) for part in items(self._plan.table().multipartIdentifier())][-1]
+        except Py4JError:
+            # Its table is no name, but IDENTIFIER(...) or the like.
+            return none
+        view = self._spark._jsparkSession.sessionState().catalog().getTempView(name)
+        return ", ".join(str(column) for column in items(view.get().output())) if view.isDefined() else none
 
     def execute(self, rows: DataFrame) -> None:
         """Execute it with these rows in place of its query's.

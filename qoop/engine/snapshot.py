@@ -85,6 +85,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
     )
     pairs: dict[int, tuple[Any, Any]] = {}
     pinned: set[str] = set()
+    listed: dict[str, Any] = {}
     settings = _reading_settings(session)
     for leaf in _leaves(written):
         kind = str(leaf.getClass().getSimpleName())
@@ -94,6 +95,8 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
         if index is None:
             raise NoSnapshotError(f"{_name(leaf)} has no list of files that all stages could read")
         _refuse_rows_by_columns(leaf, settings)
+        if not _lists_the_same(listed.setdefault(str(index.rootPaths()), index), index, session):
+            raise NoSnapshotError(f"files under {_paths(index)} are read by two lists of them, which are different")
         if leaf.catalogTable().isDefined():
             identity = identity_of(session, index)
             if identity in pairs:
@@ -212,6 +215,8 @@ def _redefine(name: str, frame: DataFrame, listings: _Listings, session: SparkSe
     """
     state, plan = session._jsparkSession.sessionState(), frame._jdf.queryExecution().analyzed()
     parts = [str(part) for part in items(state.sqlParser().parseMultipartIdentifier(name))]
+    if [part.lower() for part in parts[:-1]] in (["session"], ["system", "session"]):
+        raise NoSnapshotError(f"{name}: write a temporary view's name without {'.'.join(parts[:-1])}")
     of_session = len(parts) == 1 and state.catalog().getTempView(parts[0]).isDefined()
     of_all_sessions = len(parts) == 2 and parts[0].lower() == session.conf.get("spark.sql.globalTempDatabase")
     if not of_session and not of_all_sessions:
@@ -302,3 +307,10 @@ def _name(leaf: Any) -> str:
 
 def _paths(index: Any) -> str:
     return ", ".join(str(path) for path in items(index.rootPaths()))[:200]
+
+
+def _lists_the_same(index: Any, other: Any, session: SparkSession) -> bool:
+    """Whether two listings of the same folders have the same files: Spark may take what it reads by one for both."""
+    if identity_of(session, index) == identity_of(session, other):
+        return True
+    return index.sizeInBytes() == other.sizeInBytes() and [*index.inputFiles()] == [*other.inputFiles()]

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import java_class, without_delay
-from qoop.engine.scala import items, leaves, printed, sequence
+from qoop.engine.scala import is_cut, items, leaves, printed, sequence
 from qoop.engine.session import comparing_session
 from qoop.engine.snapshot import is_hives, keep
 from qoop.equivalence.canonical import canonical_text
@@ -90,7 +90,8 @@ class Verification:
 
         They can define views anew, all but temporary ones of its session, and change Hive's tables in the metastore.
         """
-        return SHARED_VIEW.search(self._printed) is not None or any(map(is_hives, self._pinned))
+        plan = self._printed
+        return SHARED_VIEW.search(plan) is not None or is_cut(plan) or any(map(is_hives, self._pinned))
 
     def check(self, text: str, last: bool = False) -> None:
         """Check one plan, each text once, and again after midnight, or if it is the `last` and names may have changed.

@@ -306,6 +306,49 @@ def test_a_table_that_is_read_by_two_lists_of_its_files_is_read_as_written(spark
     assert "two lists" in answer.outcome.one_stage_reason
 
 
+def test_a_folder_that_two_views_list_is_read_as_written(spark, tmp_path):
+    """Spark takes both for the same, and so their groupings, where it sees both."""
+    folder = tmp_path / "listed"
+    spark.sql(ROWS).coalesce(1).write.parquet(folder.as_uri())
+    options = changing(lambda: None)[2]
+    text = COUNTS.format(facts="old").replace("count(id) AS n FROM old WHERE id >= 0", "count(*) AS n FROM new")
+    try:
+        for name, reason in (("old", None), ("new", None), ("new", "two lists of them")):
+            spark.read.parquet(folder.as_uri()).createOrReplaceTempView(name)
+            if name == "new":
+                answer = qoop.collect(spark, text, options)
+                assert answer.outcome.one_stage_reason is None or reason in answer.outcome.one_stage_reason
+                assert counts(answer.rows) == counts(spark.sql(text).collect())
+                assert (answer.outcome.counts.stages > 1) == (reason is None)
+                add_files(folder)
+    finally:
+        spark.catalog.dropTempView("old")
+        spark.catalog.dropTempView("new")
+
+
+@pytest.mark.parametrize("prefix", ["session", "SYSTEM.session"])
+def test_a_temporary_view_that_is_named_by_its_session_is_read_as_written(spark, made, prefix):
+    _, folder = made("view_of_partitions")
+    _, _, options = changing(lambda: add_files(folder))
+    answer = qoop.collect(spark, COUNTS.format(facts=f"{prefix}.part"), options)
+    assert f"without {prefix}" in answer.outcome.one_stage_reason
+    assert counts(answer.rows) == {(20, 20)}
+
+
+def test_tables_on_the_path_before_the_outputs_of_stages_are_not_read_for_them(spark, made):
+    name, _ = made("plain")
+    spark.sql("CREATE TABLE qoop_early USING parquet AS SELECT id AS k, 999L AS n FROM range(5)")
+    try:
+        with changed(spark, "spark.sql.functionResolution.sessionOrder", "last"):
+            answer = qoop.collect(spark, COUNTS.format(facts=name), changing(lambda: None)[2])
+            assert "tables come before system.session" in answer.outcome.one_stage_reason
+        assert counts(answer.rows) == {(20, 20)}
+        with changed(spark, "spark.sql.functionResolution.sessionOrder", "first"):
+            assert qoop.collect(spark, COUNTS.format(facts=name), changing(lambda: None)[2]).outcome.counts.stages > 1
+    finally:
+        spark.sql("DROP TABLE qoop_early")
+
+
 def test_a_view_with_files_in_a_subquery_runs_as_written(spark, made):
     name, _ = made("plain")
     spark.sql(f"SELECT * FROM kinds WHERE k IN (SELECT k FROM {name})").createOrReplaceTempView("part")
@@ -393,9 +436,14 @@ GROUP BY s1.k, s1.n, s2.n
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("default.seen", "VIEW default.seen"), ("global_temp.seen", "GLOBAL TEMPORARY VIEW seen")]
+    ("name", "kind", "printed"),
+    [
+        ("default.seen", "VIEW default.seen", "1g"),
+        ("default.seen", "VIEW default.seen", "0"),
+        ("global_temp.seen", "GLOBAL TEMPORARY VIEW seen", "1g"),
+    ],
 )
-def test_a_view_defined_anew_while_a_query_runs_is_not_mixed(spark, made, name, kind):
+def test_a_view_defined_anew_while_a_query_runs_is_not_mixed(spark, made, name, kind, printed):
     def define(*ids):
         values = ", ".join(f"({id})" for id in ids)
         spark.sql(f"CREATE OR REPLACE {kind} AS SELECT id, id % 5 AS k FROM VALUES {values} AS v(id)")
@@ -403,7 +451,8 @@ def test_a_view_defined_anew_while_a_query_runs_is_not_mixed(spark, made, name, 
     try:
         define(1, 2)
         seen, _, options = changing(lambda: define(1, 2, 6, 7))
-        answer = qoop.collect(spark, LATE.format(seen=name), options)
+        with changed(spark, "spark.sql.maxPlanStringLength", printed):
+            answer = qoop.collect(spark, LATE.format(seen=name), options)
     finally:
         spark.sql("DROP VIEW IF EXISTS " + name)
     assert len(seen) > 1
@@ -534,28 +583,33 @@ def test_another_catalog_is_not_that_of_stages(spark, made):
         spark.sql("USE spark_catalog")
 
 
-@pytest.mark.parametrize("change", ["database", "overwriting"])
-def test_a_statement_that_would_now_store_its_rows_elsewhere_fails(spark, made, change):
+CHANGED = {
+    "the current database: was 'default'": lambda spark: spark.sql("USE elsewhere"),
+    "partitionOverwriteMode: was": lambda spark: spark.conf.set("spark.sql.sources.partitionOverwriteMode", "DYNAMIC"),
+    "session.timeZone: was": lambda spark: spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo"),
+    "the temporary view that it stores rows in: was 'not defined'": lambda spark: spark.table(
+        "elsewhere.target"
+    ).createOrReplaceTempView("target"),
+}
+
+
+@pytest.mark.parametrize("wanted", CHANGED)
+def test_a_statement_that_would_now_store_its_rows_elsewhere_fails(spark, made, wanted):
     name, _ = made("plain")
     spark.sql("CREATE DATABASE IF NOT EXISTS elsewhere")
     for database in ("default", "elsewhere"):
         spark.sql("CREATE OR REPLACE TEMPORARY VIEW nothing AS SELECT 1 AS k, 1L AS early, 1L AS late LIMIT 0")
         spark.sql(f"CREATE TABLE {database}.target USING parquet AS SELECT * FROM nothing")
 
-    def changed_by_user():
-        if change == "database":
-            spark.sql("USE elsewhere")
-        else:
-            spark.conf.set("spark.sql.sources.partitionOverwriteMode", "DYNAMIC")
-
-    _, _, options = changing(changed_by_user)
+    _, _, options = changing(lambda: CHANGED[wanted](spark))
     try:
-        wanted = "the current database: was 'default'" if change == "database" else "partitionOverwriteMode: was"
         with pytest.raises(QoopError, match=wanted):
             qoop.execute(spark, f"INSERT INTO target {APART.format(facts=f'default.{name}')}", options)
         assert spark.table("default.target").count() == spark.table("elsewhere.target").count() == 0
     finally:
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+        spark.conf.unset("spark.sql.session.timeZone")
+        spark.catalog.dropTempView("target")
         spark.sql("USE default")
         spark.sql("DROP DATABASE elsewhere CASCADE")
         spark.sql("DROP TABLE target")
