@@ -315,8 +315,10 @@ class FileCheckpoints:
             self._written += 1
             path = f"{self.folder.path}/{view}/attempt-{self._written}"
         counted, rows = counting(frame)
-        counted.write.mode("overwrite").parquet(path)
-        self.folder.delete_again()
+        try:
+            counted.write.mode("overwrite").parquet(path)
+        finally:
+            self.folder.delete_again()
         # Whatever the session's settings say of its own files, a lost part must never read as no rows.
         reader = self.session.read.option("ignoreMissingFiles", False).option("ignoreCorruptFiles", False)
         read = reader.schema(_unpadded(frame.schema)).format(PARQUET).load(taken_literally(path))

@@ -1,6 +1,7 @@
 """`python -m tests.fuzz`: run a range of seeds; what has run already is read from the results and not run again.
 
-A case that fails is shrunk and printed as SQL.
+After 10,000 seeds, those beyond them follow whose queries have constructs under settings that were run too rarely. A
+case that fails is shrunk and printed as SQL.
 """
 
 import argparse
@@ -20,6 +21,12 @@ from tests.fuzz.coverage import Coverage
 from tests.fuzz.results import Results
 from tests.fuzz.run import Lab, session
 from tests.fuzz.shrink import shrink
+
+MANY = 10_000
+"""From how many seeds on each construct must have been run under each setting."""
+
+SEARCHED = 100_000
+"""How many further seeds are searched for rare constructs."""
 
 EACH_REPORTED = 50
 """After how many cases it is printed how long they take."""
@@ -43,6 +50,16 @@ def main() -> int:
     fuzz = Fuzz(results, deadline, not options.no_shrink)
     fuzz.run([seed for seed in range(first, last + 1) if seed not in done], options.at_once)
     runs = [run for run in results.runs() if first <= run.seed <= last]
+    if len(runs) >= MANY:
+        further = range(last + 1, last + 1 + SEARCHED)
+        known = [run for run in results.runs() if run.seed in further]
+        while seeds := Coverage.of([*runs, *known]).filling(seed for seed in further if seed not in done):
+            fuzz.run(seeds, options.at_once)
+            done |= {*seeds}
+            known = [run for run in results.runs() if run.seed in further]
+            if deadline is not None and time.monotonic() > deadline:
+                break
+        runs += known
     coverage = Coverage.of(runs)
     print("\n".join(coverage.lines()))
     wrong = [run for run in runs if run.difference]
@@ -52,7 +69,7 @@ def main() -> int:
         print(f"{len(runs)} of {last + 1 - first} run; the same command goes on")
         return 1 if wrong else 0
     missed = coverage.missed()
-    if len(runs) >= 10_000:
+    if len(runs) >= MANY:
         missed += [f"{cell}: run {times} times" for cell, times in coverage.sparse().items()]
     print("\n".join(missed))
     return 1 if wrong or missed else 0

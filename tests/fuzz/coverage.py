@@ -1,11 +1,12 @@
 """What a set of runs has covered: shares of how queries were run, and constructs by settings."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.fuzz.case import make
 from tests.fuzz.run import Run
-from tests.fuzz.settings import SETTINGS
+from tests.fuzz.settings import QUOTED, SETTINGS
 
 GOALS = {"two stages or more": 0.70, "switched to another tree": 0.50, "returned rows": 0.85}
 """Least shares of the runs."""
@@ -14,6 +15,13 @@ MAX_AS_WRITTEN = 0.15
 
 MIN_CELL = 30
 """How often each construct must be run under each setting."""
+
+IMPOSSIBLE: Mapping[str, set[str]] = {
+    '"name"': {"none", "ansi off", "size of null"},
+    '"text"': {QUOTED},
+    "ordinal": {"no ordinals"},
+}
+"""The settings under which a construct means something else, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -48,23 +56,37 @@ class Coverage:
 
     def cells(self) -> Counter[tuple[str, str]]:
         """How often each construct was run under each setting."""
-        return Counter(
-            (construct, setting) for run in self.runs for construct in run.constructs for setting in _settings(run)
-        )
+        return Counter(cell for run in self.runs for cell in _cells(run.constructs, run.settings))
 
-    def sparse(self, possible: Sequence[tuple[str, str]] = ()) -> dict[tuple[str, str], int]:
+    def sparse(self) -> dict[tuple[str, str], int]:
         """The cells below `MIN_CELL`, and how often they were run."""
         cells = self.cells()
-        constructs = {construct for construct, _ in cells}
-        every = possible or [(construct, setting) for construct in constructs for setting in ("none", *SETTINGS)]
+        every = [
+            (construct, setting)
+            for construct in {construct for construct, _ in cells}
+            for setting in {"none", *SETTINGS} - IMPOSSIBLE.get(construct, set())
+        ]
         return {cell: cells[cell] for cell in sorted(every) if cells[cell] < MIN_CELL}
+
+    def filling(self, seeds: Iterable[int]) -> list[int]:
+        """The first of these seeds whose queries, with those that have run, run each cell often enough."""
+        missing = Counter({cell: MIN_CELL - times for cell, times in self.sparse().items()})
+        found = []
+        for seed in seeds:
+            if not missing:
+                break
+            case = make(seed)
+            if own := {*_cells(case.constructs, case.settings)} & missing.keys():
+                found.append(seed)
+                missing = +(missing - Counter(own))
+        return found
 
     def lines(self) -> list[str]:
         """The coverage, for a person."""
         shares = ", ".join(f"{name} {share:.0%}" for name, share in self.shares().items())
         reasons = Counter(run.reason for run in self.runs if run.as_written)
         constructs = Counter(construct for run in self.runs for construct in run.constructs)
-        by_setting = Counter(setting for run in self.runs for setting in _settings(run))
+        by_setting = Counter(setting for run in self.runs for setting in run.settings or ("none",))
         cells = self.cells()
         return [
             f"{len(self.runs)} run: {shares}",
@@ -78,5 +100,5 @@ class Coverage:
         ]
 
 
-def _settings(run: Run) -> tuple[str, ...]:
-    return run.settings or ("none",)
+def _cells(constructs: Iterable[str], settings: Sequence[str]) -> list[tuple[str, str]]:
+    return [(construct, setting) for construct in constructs for setting in settings or ("none",)]

@@ -179,6 +179,20 @@ def test_coverage_counts_runs_that_spark_itself_can_run():
     assert coverage.sparse()["CTE", "none"] == 0
 
 
+def test_seeds_are_found_that_run_rare_constructs():
+    often = [_run(seed, constructs=("LATERAL VIEW",), settings=(name,)) for seed, name in enumerate(SETTINGS)] * 30
+    assert Coverage.of(often).sparse() == {("LATERAL VIEW", "none"): 0}
+    found = Coverage.of(often).filling(range(5_000))
+    assert 0 < len(found) <= 30
+    cases = [make(seed) for seed in found]
+    assert all("LATERAL VIEW" in case.constructs and not case.settings for case in cases)
+
+
+def test_constructs_that_mean_nothing_under_a_setting_are_not_missed():
+    sparse = Coverage.of([_run(0, constructs=('"name"',))]).sparse()
+    assert ('"name"', "zone east") in sparse and ('"name"', "none") not in sparse
+
+
 def test_expressions_keep_queries_inside():
     inner = Query(_select("a.k"))
     assert expr("x IN ", inner, expr(" AND ", "y")) == Expr(("x IN ", inner, " AND ", "y"))

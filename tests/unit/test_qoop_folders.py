@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 
 from qoop.engine import folders
 from qoop.engine.folders import QueryFolder
+from qoop.errors import QoopError
 
 HOUR = 3600.0
 
@@ -208,6 +209,19 @@ def test_a_folder_without_a_heartbeat_is_not_a_querys(place):
     (place.left("x") / folders.ALIVE).rename(place.root / "qoop-x" / "notes")
     place.create()
     assert place.system.deleted == []
+
+
+def test_a_stage_that_outlives_its_query_leaves_nothing_behind(place):
+    folder = place.create()
+    folder.delete_again()
+    assert place.system.deleted == []
+    folder.delete()
+    (place.root / "qoop-mine" / "view").mkdir(parents=True)
+    folder.delete_again()
+    assert [*place.root.iterdir()] == []
+    with pytest.raises(QoopError, match="was deleted when the query ended"):
+        folder.create()
+    assert [*place.root.iterdir()] == []
 
 
 def test_only_its_owner_can_read_a_folder(place):
