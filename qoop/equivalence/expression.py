@@ -65,7 +65,7 @@ def comparable(expr: Expr) -> Expr:
     That is casts between exact number types that keep every value, the types of such literals, and names of fields.
     """
     while expr[0] == "cast":
-        wide, narrow = decimal_digits(expr[1]), decimal_digits(type_of(expr[2]))
+        wide, narrow = decimal_digits(expr[1]), _digits(expr[2])
         if wide is None or narrow is None or wide[0] < narrow[0] or wide[1] < narrow[1]:
             break
         expr = expr[2]
@@ -73,6 +73,19 @@ def comparable(expr: Expr) -> Expr:
         # Structs are compared by the places of their fields.
         return ("struct", expr[3][1::2])
     return _number(expr)
+
+
+def _digits(expr: Expr) -> tuple[int, int] | None:
+    """The digits before and after the point that an expression of an exact number type may have; of a literal, has."""
+    digits = decimal_digits(type_of(expr))
+    if digits is None or expr[0] != "literal" or expr[2] is None:
+        return digits
+    try:
+        _, written, exponent = EXACT.normalize(Decimal(expr[2])).as_tuple()
+    except InvalidOperation:
+        return digits
+    before = len(written) + int(exponent) if any(written) else 0
+    return max(before, 0), max(-int(exponent), 0)
 
 
 def _number(expr: Expr) -> Expr:

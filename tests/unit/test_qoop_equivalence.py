@@ -115,6 +115,27 @@ def test_casts_that_keep_every_integer_do_not_matter_to_comparisons(wide, is_str
     assert (comparable(("cast", wide, column("x"), None)) == column("x")) == is_stripped
 
 
+@pytest.mark.parametrize(
+    ("wide", "literal", "is_stripped"),
+    [
+        ("decimal(1,0)", number("1", "integer"), True),
+        ("decimal(1,0)", number("10", "integer"), False),
+        ("decimal(2,0)", number("-10", "integer"), True),
+        ("decimal(3,1)", number("1.5", "decimal(2,1)"), True),
+        ("decimal(3,1)", number("1.55", "decimal(3,2)"), False),
+        ("decimal(3,1)", number("1.50", "decimal(3,2)"), True),
+        ("decimal(1,1)", number("1", "integer"), False),
+        ("decimal(2,2)", number("0.05", "decimal(3,2)"), True),
+        ("decimal(2,2)", number("0", "integer"), True),
+        ("decimal(1,0)", ("literal", "integer", None), False),
+    ],
+)
+def test_casts_that_keep_a_literal_do_not_matter_to_comparisons(wide, literal, is_stripped):
+    made = ("cast", wide, literal, None)
+    assert (comparable(made) == comparable(literal)) == is_stripped
+    assert is_stripped or comparable(made) == made
+
+
 def test_comparisons_are_turned():
     one, two = column("x"), column("y")
     assert equal(one, two) == equal(two, one)
@@ -205,7 +226,11 @@ def test_a_column_in_other_case_is_the_same_operand():
     def added(right):
         return canonical_text(relation_of(lambda x: Node("Add", (x, x), {"left": 0, "right": right})))
 
+    def joined(right):
+        return canonical_text(relation_of(lambda x: Node("Concat", (x, x), {"children": (0, right)})))
+
     assert added(0) == added(1)
+    assert joined(0) == joined(1)
 
 
 def test_nvl_is_coalesce():
