@@ -76,6 +76,11 @@ PLAN_SETTING = "spark.qoop.plan"
 MAX_TIMEOUT_S = 1e9
 """The longest timeout in seconds, as timers take no longer ones."""
 
+CROSS_JOINS = "spark.sql.crossJoin.enabled"
+"""Whether Spark runs joins without a condition that are not called CROSS JOIN, as the planner calls them."""
+
+NOT_OPTIMISED = "Spark does not optimise the query as written without an error"
+
 CHECKPOINT_WANTED = "must be a URL that all nodes reach, such as hdfs:///user/ME/qoop"
 
 CANCEL_INTERVAL_S = 0.3
@@ -561,7 +566,7 @@ class _Query:
             return "the statement is not a SELECT"
         if not self._options.replanning:
             return "replanning is off"
-        if not self._always and (reason := self._gated()) is not None:
+        if (reason := self._refused() if self._always else self._gated()) is not None:
             return reason
         if self._parsed.statement is None:
             return self._parsed.reason
@@ -569,13 +574,24 @@ class _Query:
             return "the statement is not a SELECT"
         return None if self._always else self._guarded()
 
+    def _refused(self) -> str | None:
+        """Why Spark would refuse the query as written, and not the parts of it that are planned."""
+        if self.spark.conf.get(CROSS_JOINS, "true") == "true":
+            return None
+        try:
+            self.written.analysed._jdf.queryExecution().optimizedPlan()
+        except (PySparkException, Py4JJavaError):
+            return NOT_OPTIMISED
+        return None
+
     def _gated(self) -> str | None:
         """Why planning the query could not pay off."""
         gate, slots = self._options.gate, self._slots
         try:
             inputs = read_inputs(self.written.analysed, gate.bytes_to_know(slots))
-        except (PySparkException, Py4JError):
-            # Spark fails to optimise it: that is reported when it runs.
+        except (PySparkException, Py4JJavaError):
+            return NOT_OPTIMISED
+        except Py4JError:
             return None
         took = _runs_here.seconds(self._text_number, slots) if self._options.guard is not None else None
         return gate.reason(inputs, slots, took)

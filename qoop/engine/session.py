@@ -31,14 +31,13 @@ SESSION_PATH, BUILTIN_PATH = "system.session", "system.builtin"
 BEGIN = re.compile(r"\bBEGIN\b", re.IGNORECASE)
 """What every script has."""
 
-REORDER = f"{CATALYST}.optimizer.ReorderJoin"
-EXCLUDED = "spark.sql.optimizer.excludedRules"
 CTE_POLICY = "spark.sql.legacy.ctePrecedencePolicy"
 VIEWS_FOLLOW_SETTINGS = "spark.sql.legacy.useCurrentConfigsForView"
 """If it is on, the text of a view means what the session's settings say, not those that it was made with."""
 
 STAGE_CONF: Mapping[str, str] = {
-    # The planner decides the join order.
+    # The planner decides the join order. Not without ReorderJoin, which joins what views and subqueries read by their
+    # conditions, not each with each.
     "spark.sql.cbo.joinReorder.enabled": "false",
     "spark.sql.cbo.starSchemaDetection": "false",
     "spark.sql.adaptive.enabled": "true",
@@ -71,8 +70,6 @@ def query_session(spark: SparkSession) -> SparkSession:
     for name, value in STAGE_CONF.items():
         if name != CTE_POLICY or not _is_on(spark, VIEWS_FOLLOW_SETTINGS):
             copy.conf.set(name, value)
-    excluded = copy.conf.get(EXCLUDED, "") or ""
-    copy.conf.set(EXCLUDED, ",".join(filter(None, (excluded, REORDER))))
     return copy
 
 
@@ -314,6 +311,11 @@ WRITE_SETTINGS = (
     "spark.sql.legacy.createHiveTableByDefault",
     "spark.sql.hive.convertCTAS",
     "spark.sql.session.timeZone",
+    "spark.sql.timestampType",
+    "spark.sql.parquet.outputTimestampType",
+    "spark.sql.parquet.datetimeRebaseModeInWrite",
+    "spark.sql.defaultColumn.useNullsForMissingDefaultValues",
+    "spark.sql.charAsVarchar",
     "spark.sql.legacy.charVarcharAsString",
     "spark.sql.caseSensitive",
     "spark.sql.ansi.enabled",
@@ -336,6 +338,7 @@ class StatementAsWritten:
         self._spark = spark
         self._plan = _parser(spark).parsePlan(text)
         self._resolved_by = self._resolving()
+        self._begun_with = ""
 
     @property
     def query(self) -> Any:
@@ -361,7 +364,7 @@ class StatementAsWritten:
         Raises:
             pyspark.errors.PySparkException: Spark rejects the statement.
         """
-        self._analysed()
+        self._begun_with = self._target(self._analysed())
 
     @property
     def is_atomic(self) -> bool:
@@ -394,22 +397,20 @@ class StatementAsWritten:
             "the current catalog": str(catalogs.currentCatalog().name()),
             "the current database": ".".join(map(str, catalogs.currentNamespace())),
             "the SQL path": _sql_path(self._spark),
-            "the temporary view that it stores rows in": self._target_view(),
         }
         return current | {name: self._spark.conf.get(name) or "" for name in WRITE_SETTINGS}
 
-    def _target_view(self) -> str:
-        """The columns of the temporary view that an INSERT names: Spark stores rows in what that reads."""
-        none = "not defined"
-        if not self._inserts():
-            return none
-        try:
-            name = [str(part) for part in items(self._plan.table().multipartIdentifier())][-1]
-        except Py4JError:
-            # Its table is no name, but IDENTIFIER(...) or the like.
-            return none
-        view = self._spark._jsparkSession.sessionState().catalog().getTempView(name)
-        return ", ".join(str(column) for column in items(view.get().output())) if view.isDefined() else none
+    def _target(self, analysed: Any) -> str:
+        """What an INSERT stores rows in: a place, and columns with their defaults; nothing for other statements."""
+        kind = str(analysed.getClass().getSimpleName())
+        if kind == "InsertIntoHiveTable":
+            table = analysed.table()
+            return f"{table.location()} with {table.schema().json()}"
+        if kind != "InsertIntoHadoopFsRelationCommand":
+            return ""
+        known = analysed.catalogTable()
+        columns = known.get().schema().json() if known.isDefined() else analysed.outputColumnNames().mkString(", ")
+        return f"{analysed.outputPath()} with {columns}"
 
     def execute(self, rows: DataFrame) -> None:
         """Execute it with these rows in place of its query's.
@@ -417,8 +418,9 @@ class StatementAsWritten:
         Raises:
             QoopError: it would be resolved differently than when the query began; nothing is stored.
         """
-        for name, now in self._resolving().items():
-            before = self._resolved_by[name]
+        resolving = {**self._resolving(), "the table": self._target(self._analysed())}
+        for name, now in resolving.items():
+            before = {**self._resolved_by, "the table": self._begun_with}[name]
             if now != before:
                 raise QoopError(
                     f"{name}: was {before!r} when the statement began, and is {now!r}; nothing was stored; run it again"

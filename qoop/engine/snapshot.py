@@ -95,7 +95,9 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
         if index is None:
             raise NoSnapshotError(f"{_name(leaf)} has no list of files that all stages could read")
         _refuse_rows_by_columns(leaf, settings)
-        if not _lists_the_same(listed.setdefault(str(index.rootPaths()), index), index, session):
+        # Spark takes listings of the same folders for equal, in whatever order.
+        places = "\n".join(sorted(str(index.rootPaths().mkString("\n")).splitlines()))
+        if not _lists_the_same(listed.setdefault(places, index), index, session):
             raise NoSnapshotError(f"files under {_paths(index)} are read by two lists of them, which are different")
         if leaf.catalogTable().isDefined():
             identity = identity_of(session, index)
@@ -313,4 +315,4 @@ def _lists_the_same(index: Any, other: Any, session: SparkSession) -> bool:
     """Whether two listings of the same folders have the same files: Spark may take what it reads by one for both."""
     if identity_of(session, index) == identity_of(session, other):
         return True
-    return index.sizeInBytes() == other.sizeInBytes() and [*index.inputFiles()] == [*other.inputFiles()]
+    return index.sizeInBytes() == other.sizeInBytes() and {*index.inputFiles()} == {*other.inputFiles()}

@@ -154,7 +154,7 @@ def integer_sum(kind: str, left: Expr, right: Expr) -> Expr | None:
         return None
     one, other = int(left[2]), int(right[2])
     value = {"Add": one + other, "Subtract": one - other, "Multiply": one * other}[kind]
-    return ("literal", left[1], str(value)) if _fits(value, left[1]) else None
+    return ("literal", left[1], str(value)) if fits(value, left[1]) else None
 
 
 def number_literal(kind: str | None, operand: Expr) -> Expr | None:
@@ -166,7 +166,7 @@ def number_literal(kind: str | None, operand: Expr) -> Expr | None:
         return None
     if kind in ("float", "double"):
         return ("literal", kind, floating_text(operand[2]))
-    if kind in INTEGERS and operand[1] in INTEGERS and _fits(int(operand[2]), kind):
+    if kind in INTEGERS and operand[1] in INTEGERS and fits(int(operand[2]), kind):
         return ("literal", kind, operand[2])
     return None
 
@@ -178,7 +178,7 @@ def minus(operand: Expr) -> Expr | None:
     kind, value = operand[1], operand[2]
     if kind in ("float", "double"):
         return ("literal", kind, floating_text(value[1:] if value.startswith("-") else f"-{value}"))
-    if kind in INTEGERS and _fits(-int(value), kind):
+    if kind in INTEGERS and fits(-int(value), kind):
         return ("literal", kind, str(-int(value)))
     return None
 
@@ -194,7 +194,8 @@ def floating_text(value: str) -> str:
 BYTES = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 
 
-def _fits(value: int, kind: str) -> bool:
+def fits(value: int, kind: str) -> bool:
+    """Whether an integer type has a value."""
     limit = 1 << (8 * BYTES[kind] - 1)
     return -limit <= value < limit
 

@@ -646,7 +646,8 @@ def edges(spark, tmp_path_factory):
         "pairs": "SELECT * FROM VALUES (1L, 10, 0), (2L, 0, 10) AS p(id, a, b)",
         "clocks": "SELECT * FROM VALUES (1L, TIMESTAMP '2020-11-01 08:30:00Z'), (2L, TIMESTAMP '2020-11-01 09:30:00Z') "
         "AS c(id, at)",
-        "debts": "SELECT 1L AS id, -5 AS i",
+        "debts": "SELECT 1L AS id, -5 AS i, 2147483647 AS many",
+        "trimmed": "SELECT id, s COLLATE UTF8_BINARY_RTRIM AS s FROM VALUES (1L, 'a'), (2L, 'a ') AS r(id, s)",
         "parts": "SELECT id, named_struct('d', d) AS st, array(d) AS many FROM zeros",
         "below": "SELECT id, -0.0D AS d FROM range(100)",
         "hundred": "SELECT id FROM range(100)",
@@ -692,6 +693,22 @@ ZEROS = "SELECT z.d FROM zeros z JOIN ids i ON z.id = i.id JOIN ids k ON k.id = 
         f"WITH p AS (SELECT array(upper(s)) AS u FROM one JOIN ids USING (id)) {TWICE.format(read='lower(u[0])')}",
         "WITH p AS (SELECT named_struct('u', upper(s)) AS st FROM one JOIN ids USING (id)) "
         + TWICE.format(read="lower(p.st.u)"),
+        "WITH p AS (SELECT get(array(upper(s)), 0) AS u FROM one JOIN ids USING (id)) " + TWICE.format(read="lower(u)"),
+        "WITH p AS (SELECT array(named_struct('u', upper(s))) AS a FROM one JOIN ids USING (id)) "
+        + TWICE.format(read="lower(a.u[0])"),
+        "WITH p AS (SELECT nvl2(id, upper(s), NULL) AS u FROM one JOIN ids USING (id)) "
+        + TWICE.format(read="lower(u)"),
+        "WITH p AS (SELECT try_add(i, 2147483647) AS t, i FROM debts JOIN ids USING (id)) "
+        + TWICE.format(read="try_add(t, i + 6)"),
+        "WITH p AS (SELECT try_add(many, 1) AS t, i FROM debts JOIN ids USING (id)) " + TWICE.format(read="t + i"),
+        "WITH g AS (SELECT DISTINCT min(a.d) AS m FROM zeros a JOIN ids USING (id) GROUP BY id), "
+        "p AS (SELECT min(STRING(m)) AS s FROM g) " + TWICE.format(read="s"),
+        "WITH g AS (SELECT a.d FROM zeros a JOIN ids USING (id) UNION SELECT abs(d) FROM zeros JOIN ids USING (id)), "
+        "p AS (SELECT min(STRING(d)) AS s FROM g) " + TWICE.format(read="s"),
+        f"WITH g AS ({COUNTED.format(key='s', table='trimmed')}), p AS (SELECT n FROM g WHERE rpad(s, 3, 'x') = 'a x') "
+        + TWICE.format(read="n"),
+        "SELECT i.id, b.id AS bid FROM (SELECT * FROM VALUES (1L, 0.0D) AS m(id, d)) a JOIN ids i ON a.id = i.id "
+        "JOIN below b ON a.d = b.d WHERE a.d = 0.0 UNION ALL SELECT 0, 0",
         f"WITH p AS (SELECT array(FLOAT(n)) AS u FROM one JOIN ids USING (id)) {TWICE.format(read='DOUBLE(u[0])')}",
         "WITH p AS (SELECT try_add(i, 2147483647) AS t FROM debts JOIN ids USING (id)) "
         + TWICE.format(read="try_add(t, 1)"),
@@ -716,6 +733,33 @@ ZEROS = "SELECT z.d FROM zeros z JOIN ids i ON z.id = i.id JOIN ids k ON k.id = 
 )
 def test_what_sparks_optimiser_changes_is_as_in_one_piece(spark, edges, text):
     same_answer(spark, text)
+
+
+def test_joins_in_views_are_not_computed_each_with_each(spark):
+    spark.sql("CREATE TEMPORARY VIEW many AS SELECT id AS k, id AS j FROM range(200000)")
+    spark.sql(
+        "CREATE TEMPORARY VIEW listed AS SELECT a.k, c.j FROM many a, many b, many c WHERE a.k = c.k AND b.j = c.j"
+    )
+    text = """
+        SELECT l.k, u.w FROM listed AS l JOIN t ON l.k = t.id JOIN u ON u.id = t.id
+        WHERE t.id IN (SELECT a.k FROM many a, many b, many c WHERE a.k = c.k AND b.j = c.j)
+    """
+    try:
+        assert not same_answer(spark, text, replace(STAGED, timeout=120)).given_up
+    finally:
+        spark.catalog.dropTempView("listed")
+        spark.catalog.dropTempView("many")
+
+
+@pytest.mark.parametrize("plan", ["always", "auto"])
+def test_joins_without_a_condition_may_be_refused(spark, plan):
+    text = "SELECT a.id, b.w, c.name FROM t AS a, u AS b JOIN w AS c ON b.id = c.id"
+    with settings(spark, crossJoin__enabled="false"):
+        with pytest.raises(AnalysisException, match="CROSS JOIN"):
+            spark.sql(text).collect()
+        with pytest.raises(QoopError, match="CROSS JOIN"):
+            qoop.collect(spark, text, qoop.Options(plan=plan))
+        same_answer(spark, text.replace("t AS a, u", "t AS a CROSS JOIN u"))
 
 
 def test_an_hour_that_occurs_twice_is_found_as_in_one_piece(spark, edges):

@@ -587,9 +587,12 @@ CHANGED = {
     "the current database: was 'default'": lambda spark: spark.sql("USE elsewhere"),
     "partitionOverwriteMode: was": lambda spark: spark.conf.set("spark.sql.sources.partitionOverwriteMode", "DYNAMIC"),
     "session.timeZone: was": lambda spark: spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo"),
-    "the temporary view that it stores rows in: was 'not defined'": lambda spark: spark.table(
+    "the table: was 'file:.*/target with .* and is 'file:.*/elsewhere.db/target with": lambda spark: spark.table(
         "elsewhere.target"
     ).createOrReplaceTempView("target"),
+    "the table: was .* and is .*CURRENT_DEFAULT": lambda spark: spark.sql(
+        "ALTER TABLE target ALTER COLUMN late SET DEFAULT 5"
+    ),
 }
 
 

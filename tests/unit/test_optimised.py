@@ -3,6 +3,7 @@
 import pytest
 
 from qoop.equivalence.expression import equal, less, negated
+from qoop.equivalence.meanings import meanings
 from qoop.equivalence.optimised import changed_by_optimiser
 from qoop.equivalence.relation import Block, Relation, Source
 
@@ -99,6 +100,10 @@ def number(value):
         (add(number(1), ("column", 2, ("result", add(column("integer"), number(2**31 - 1))), "integer")), True),
         (add(add(column("integer"), number(1)), number(1)), False),
         (add(add(column("integer"), column("integer")), number(2**31 - 1)), False),
+        (add(("call", "TryAdd", (), (add(column("integer"), number(1)),)), column("integer")), True),
+        (("call", "TryAdd", (), (add(add(column("integer"), column("integer")), number(1)),)), True),
+        (add(add(add(column("integer"), number(2**31 - 1)), column("integer")), number(1)), True),
+        (add(add(column("decimal(3,1)"), literal("1.5", "decimal(2,1)")), literal("2.5", "decimal(2,1)")), False),
         (("call", "TryAdd", (), (add(column("integer"), number(2**31 - 1)),)), False),
         (("call", "Multiply", (), (add(column("integer"), number(2**31 - 1)), number(2))), False),
     ],
@@ -140,3 +145,66 @@ def test_groups_of_equal_values_that_are_not_the_same(kind):
 def test_a_filter_of_a_table_by_except():
     assert "EXCEPT" in (grouped("except", column("long")) or "")
     assert grouped("intersect", column("long")) is None
+
+
+def formatted(kind, operand):
+    return ("call", kind, (), (operand, literal("yyyy", "string")))
+
+
+def test_a_date_that_is_written_read_and_written_again_is_not_read():
+    written = formatted("DateFormatClass", column("timestamp"))
+    read = formatted("GetTimestamp", written)
+    assert reason(outputs=(formatted("GetTimestamp", column("string")), read)) is None
+    assert "simplifies" in (reason(outputs=(formatted("DateFormatClass", read),)) or "")
+
+
+def test_casts_of_dates_to_timestamps_change_no_clock():
+    date = ("call", "DateSub", (), (("literal", "date", "2020-01-01"), literal("7", "integer")))
+    since = less(("cast", "timestamp", date, "Europe/Berlin"), column("timestamp"), or_equal=True)
+    assert reason(since) is None
+    local = ("call", "TimestampAddInterval", (), (column("timestamp_ntz"),))
+    assert "clock" in (reason(less(("cast", "timestamp", local, "Europe/Berlin"), column("timestamp"), False)) or "")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        negated(equal(column("double"), literal("0"))),
+        less(literal("2"), ("call", "If", (), (equal(column("double"), literal("0")), column("double"))), False),
+    ],
+)
+def test_comparisons_that_readers_of_files_do_not_see(condition):
+    assert reason(condition) is None
+
+
+def test_zero_is_looked_for_in_what_is_joined_with_what_is_zero():
+    def joined(*conditions):
+        sources = [Source(1, "table", ("m",)), Source(2, "table", ("t in files",))]
+        return changed_by_optimiser(Relation(Block(sources, {*conditions}), ()))
+
+    alike, zero = equal(column("double"), column("double", 2)), equal(column("double"), literal("0"))
+    assert "zero" in (joined(alike, zero) or "")
+    assert joined(zero) is joined(alike) is None
+
+
+def test_padding_tells_texts_apart_that_differ_in_spaces():
+    trimmed = column("string collate UTF8_BINARY_RTRIM", 2)
+    for pad, finer in (("x", True), (" ", False)):
+        padded = ("call", "StringRPad", (), (trimmed, literal("3", "integer"), literal(pad, "string")))
+        found = grouped("aggregate", column("string collate UTF8_BINARY_RTRIM"), outputs=(padded,))
+        assert ("tells values apart" in (found or "")) == finer
+
+
+def test_the_type_of_a_key_is_that_of_what_it_is_made_of():
+    finer = ("cast", "string", column("double", 2), "UTC")
+    made = ("column", 1, ("result", ("call", "Min", (), (column("double"),))), None)
+    assert "tells values apart" in (grouped("Distinct", made, outputs=(finer,)) or "")
+    counted = ("column", 1, ("result", ("call", "Length", (), (column("string"),))), None)
+    assert grouped("Distinct", counted, outputs=(finer,)) is None
+
+
+def test_what_stands_for_many_things_is_followed_once():
+    expr = column("string")
+    for _ in range(60):
+        expr = ("call", "If", (), (expr, expr, expr))
+    assert len([*meanings([expr], {})]) == 61

@@ -1,0 +1,85 @@
+"""Values that are equal and not the same: 0.0 and -0.0, and texts under a collation.
+
+Spark takes one for the other: it moves filters below groupings, copies them from one side of a join to the other, and
+leaves out groupings of groups. Within one query that is, and not where a stage stores what is between.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from qoop.equivalence.exact import COLLATED
+from qoop.equivalence.expression import INTEGERS, Expr, type_of
+from qoop.equivalence.meanings import meanings, parts
+from qoop.equivalence.relation import Source
+
+COARSE = {
+    "Abs", "Add", "CaseWhen", "Ceil", "Contains", "CreateNamedStruct", "Divide", "EndsWith", "EqualNullSafe", "Exp",
+    "Floor", "GetArrayItem", "GetStructField", "Greatest", "If", "In", "InSet", "InSubquery", "IsNaN", "IsNull",
+    "Least", "Like", "Log", "Log10", "Log1p", "Log2", "Multiply", "Pmod", "Remainder", "Round", "Sqrt", "StartsWith",
+    "Subtract", "UnaryMinus",
+    "AggregateExpression", "AnyValue", "Average", "Corr", "Count", "CovPopulation", "CovSample", "First", "Last", "Max",
+    "MaxBy", "Min", "MinBy", "StddevPop", "StddevSamp", "Sum", "VariancePop", "VarianceSamp",
+    "DenseRank", "Lag", "Lead", "Rank", "RowNumber", "SortOrder", "SpecifiedWindowFrame", "WindowExpression",
+    "WindowSpecDefinition",
+}  # fmt: skip
+"""Functions that have equal results for values that are equal."""
+
+PADDING = ("functionName", "readSidePadding")
+"""What calls have by which Spark pads values of CHAR."""
+
+OPAQUE = {
+    "CsvToStructs", "JsonToStructs", "PythonUDF", "ScalaUDF", "VariantGet", "XPathDouble", "XPathFloat", "XmlToStructs",
+}  # fmt: skip
+"""Functions that may return floating-point numbers whatever they are given."""
+
+NUMBERS = {*INTEGERS, "float", "double", "boolean"}
+"""Types to which a cast has equal results for values that are equal; decimals are others."""
+
+FLOATS = re.compile(r"\b(float|double)\b")
+"""A floating-point type, or one with a part that is."""
+
+
+def is_floating(expr: Expr) -> bool:
+    """Whether the type of an expression is known to be floating-point, or to have a part that is."""
+    return FLOATS.search(type_of(expr) or "") is not None
+
+
+def has_loose(expr: Any, sources: Mapping[int, Source]) -> bool:
+    """Whether an expression has such values, but for those that it casts to others, or compares."""
+    if isinstance(expr, tuple) and expr:
+        if _is_loose(expr) or expr[0] in ("and", "or", "not", "=", "<", "<=", "literal", "cast"):
+            return _is_loose(expr)
+        if expr[0] == "column":
+            # Spark does not write the types of what operators compute.
+            below = () if type_of(expr) is not None else meanings([expr], sources)
+            return any(has_loose(one, sources) for one in below if one[0] != "column" or type_of(one) is not None)
+        if expr[0] == "subquery":
+            return any(has_loose(one, sources) for one in expr[2].outputs)
+    return isinstance(expr, tuple | frozenset) and any(has_loose(part, sources) for part in expr)
+
+
+def _is_loose(part: tuple[Any, ...]) -> bool:
+    if part[:1] == ("call",):
+        return part[1] == "Collate" or part[1] in OPAQUE
+    if part[:1] not in (("column",), ("cast",), ("literal",)):
+        return False
+    return is_floating(part) or any(mark in (type_of(part) or "") for mark in COLLATED)
+
+
+def tells_apart(expr: Any) -> bool:
+    """Whether an expression may differ for values that are equal."""
+    match expr:
+        case ("column" | "literal", *_):
+            return False
+        case ("call", kind, details, operands) if kind in COARSE or PADDING in details:
+            return any(map(tells_apart, operands))
+        case ("call", "StringRPad", _, (text, length, ("literal", _, " "))):
+            return tells_apart(text) or tells_apart(length)
+        case ("cast", kind, operand, _) if kind in NUMBERS or kind.startswith("decimal"):
+            return tells_apart(operand)
+        case ("and" | "or" | "not" | "=" | "<" | "<=" | "coalesce" | "struct", *operands):
+            return any(map(tells_apart, operands))
+        case (str(), *_):
+            return any(map(_is_loose, parts(expr)))
+    return isinstance(expr, tuple | frozenset) and any(map(tells_apart, expr))

@@ -1,0 +1,126 @@
+"""Which expressions Spark's optimiser replaces by others that have another value now and then."""
+
+import re
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any
+
+from qoop.equivalence.expression import INTEGERS, Expr, columns, fits, type_of
+from qoop.equivalence.loose import OPAQUE
+from qoop.equivalence.meanings import meanings, parts
+from qoop.equivalence.relation import Source
+
+UNDONE = {"Lower": {"Upper"}, "Upper": {"Lower"}, "ILike": {"Upper"}, "GetMapValue": {"CreateMap"}}
+"""Functions that Spark takes to undo others, by class (SimplifyCaseConversionExpressions, SimplifyExtractValueOps).
+
+ILIKE compares in lower case.
+"""
+
+CONVERTED = {"DateFormatClass": "read", "GetTimestamp": "written", "ParseToTimestamp": "written"}
+"""Functions that write dates, or read them, of which Spark leaves out two of three (SimplifyDateTimeConversions)."""
+
+REORDERED = {"Add": "Add", "TryAdd": "Add", "Multiply": "Multiply", "TryMultiply": "Multiply"}
+"""Functions of which Spark puts the constants together (ReorderAssociativeOperator), by class: what they compute."""
+
+FIXED_ZONE = re.compile(r"(Etc/)?(UTC|GMT|Z|UCT|Zulu)?([+-]\d{1,2}(:\d\d)*)?")
+"""Time zones whose clocks are never changed."""
+
+
+def simplification(part: tuple[Any, ...], sources: Mapping[int, Source]) -> str | None:
+    """How Spark replaces an expression, if it sees what its operands are; None if it does not, or nothing changes."""
+    if _is_undone(part, sources) or _is_rounded(part, sources):
+        return "Spark simplifies a function of another one's result, with other values now and then"
+    if _is_reordered(part, sources):
+        return "Spark puts constants together that a query adds or multiplies, where one of the results may overflow"
+    if _compares_clocks(part, sources):
+        return "Spark compares timestamps with those without a time zone as if no clock was ever changed"
+    return None
+
+
+def _is_undone(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:
+    if part[:1] != ("call",) or not part[3]:
+        return False
+    if part[1] in UNDONE:
+        return any(made[:1] == ("call",) and made[1] in UNDONE[part[1]] for made in meanings(part[3], sources))
+    if part[1] not in CONVERTED:
+        return False
+    other = next((one for one in _converted(part, sources) if CONVERTED[one[1]] != CONVERTED[part[1]]), None)
+    return other is not None and any(CONVERTED[one[1]] == CONVERTED[part[1]] for one in _converted(other, sources))
+
+
+def _converted(expr: Expr, sources: Mapping[int, Source]) -> Iterator[Expr]:
+    """What a function that writes or reads dates is given by another one."""
+    return (made for made in meanings(expr[3][:1], sources) if made[:1] == ("call",) and made[1] in CONVERTED)
+
+
+def _is_rounded(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:
+    """Whether an expression reads an integer as a DOUBLE that is a FLOAT, which Spark takes for one without loss."""
+    return part[:2] == ("cast", "double") and any(
+        made[:2] == ("cast", "float") and type_of(made[2]) in (None, "integer", "long")
+        for made in meanings([part[2]], sources)
+    )
+
+
+def _is_reordered(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:
+    """Whether a sum of sums has a constant, and it matters in which order it is added.
+
+    So it does if one of the sums may be NULL for being too large, or the constants by themselves are too large.
+    """
+    if part[:1] != ("call",) or part[1] not in REORDERED:
+        return False
+    computes, sums, tried, constants = REORDERED[part[1]], 0, False, list[Expr]()
+    pending, seen = [part], set[int]()
+    while pending:
+        for one in meanings([pending.pop()], sources):
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            if one[:1] == ("call",) and REORDERED.get(one[1]) == computes:
+                sums += len(one[3]) > 1
+                tried = tried or one[1] != computes
+                pending += one[3]
+            elif _is_constant(one):
+                constants.append(one)
+    return sums > 1 and bool(constants) and (tried or _overflow(computes, constants))
+
+
+def _overflow(computes: str, constants: list[Expr]) -> bool:
+    """Whether integers are too large when they are added or multiplied."""
+    known = [one for one in constants if one[0] == "literal" and one[1] in INTEGERS and one[2] is not None]
+    values = [int(one[2]) for one in known]
+    return len(known) > 1 and not fits(sum(values) if computes == "Add" else prod(values), known[0][1])
+
+
+def _is_constant(expr: Expr) -> bool:
+    return next(columns(expr), None) is None
+
+
+def _compares_clocks(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:
+    """Whether a timestamp is compared with one without a time zone, in a zone where some hours occur twice or never."""
+    return any(
+        one[:1] == ("cast",) and _changes_clock(one[1], one[2]) and FIXED_ZONE.fullmatch(one[3] or "") is None
+        for one in meanings(compared(part), sources)
+    )
+
+
+def _changes_clock(kind: str, operand: Expr) -> bool:
+    """Whether a cast is from a timestamp to one without a time zone, or the reverse."""
+    given = type_of(operand)
+    if kind == "timestamp_ntz":
+        return given in (None, "timestamp")
+    if kind != "timestamp" or given is not None:
+        return kind == "timestamp" and given == "timestamp_ntz"
+    return any(
+        type_of(one) == "timestamp_ntz" or (one[:1] == ("call",) and (one[1] in OPAQUE or "NTZ" in one[1]))
+        for one in parts(operand)
+    )
+
+
+def compared(part: tuple[Any, ...]) -> tuple[Expr, ...]:
+    """The sides of a comparison; nothing if it is none."""
+    match part:
+        case ("=", sides) | ("call", "EqualNullSafe", _, sides):
+            return tuple(sides)
+        case ("<" | "<=", left, right):
+            return left, right
+    return ()
