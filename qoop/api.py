@@ -36,7 +36,7 @@ from qoop.engine.session import (
     syntax_of,
     why_names_differ,
 )
-from qoop.engine.snapshot import NoSnapshotError, pin_tables, showing_sources
+from qoop.engine.snapshot import NoSnapshotError, files_read, pin_tables, showing_sources
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_limit import StoredLimit
 from qoop.engine.stored_once import StoredOnce
@@ -734,6 +734,7 @@ class _Query:
         if (differs := why_names_differ(self.spark)) is not None:
             return None, differs
         try:
+            read = files_read(self.written.analysed)
             catalogue = SparkCatalogue(self.spark)
             options, now = self._options, partial(current_moment, self.spark)
             planned = _plans_made.plan(
@@ -748,7 +749,7 @@ class _Query:
                 tried=self._tried,
                 given_up=self._given_up,
             )
-            self._pinned = pin_tables(self.written.analysed, self._session, catalogue.frames())
+            self._pinned = pin_tables(self.written.analysed, self._session, catalogue.frames(), read)
         except (CannotSplitError, NoSnapshotError) as reason:
             return None, str(reason)
         except QoopError as reason:

@@ -1,6 +1,5 @@
 """Tables of the user's Spark session: their columns and statistics."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,10 +22,9 @@ from pyspark.sql.types import (
 )
 
 from qoop.engine.analysed import catalogue_statistics, with_analysed
-from qoop.engine.connection import without_delay
 from qoop.engine.identity import data_identity, query_identity
-from qoop.engine.listings import file_index
-from qoop.engine.scala import as_float, items, leaves, sequence
+from qoop.engine.listings import file_index, paths_listed
+from qoop.engine.scala import as_float, items, leaves
 from qoop.engine.session import syntax_of
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.latest import Latest
@@ -39,12 +37,20 @@ SAMPLE_ROWS = 1000
 DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 """Metadata key of the declared type of a `char(n)` or `varchar(n)` column, which Spark reports as string."""
 
-COSTLY = {"Aggregate", "Join", "Sort", "Window", "Distinct", "Intersect", "Except", "Repartition", "BatchEvalPython"}
-"""Operators that process all rows before they return the first."""
+CHEAP = {
+    "Expand",
+    "Filter",
+    "Generate",
+    "GlobalLimit",
+    "LocalLimit",
+    "Project",
+    "Sample",
+    "SubqueryAlias",
+    "Union",
+    "View",
+}
+"""Operators that return rows as they read them; others may process all before they return the first."""
 
-
-LISTED = re.compile(r"^\w*FileStatus\{path=(.*?); isDirectory=", re.MULTILINE)
-"""A path, as Hadoop prints what it knows of a file."""
 
 LOCAL = "file:"
 
@@ -125,7 +131,7 @@ def _paths(plan: Any, spark: SparkSession) -> list[str]:
     if plan.getClass().getSimpleName() != "LogicalRelation":
         return []
     try:
-        return _listed(plan.relation().location(), spark)
+        return paths_listed(plan.relation().location(), spark)
     except Py4JError:
         # Not a relation of files.
         return []
@@ -149,14 +155,6 @@ def _plain_parquet(paths: Sequence[str]) -> list[Path]:
         return []
     files = [Path(path.removeprefix(LOCAL)) for path in paths]
     return files if all(file.suffix == ".parquet" and file.exists() for file in files) else []
-
-
-def _listed(index: Any, spark: SparkSession) -> list[str]:
-    """The paths of the files of an index, fetched at once: a call for each takes 0.1 ms, and there may be thousands."""
-    without_delay(spark)
-    if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
-        index = index.filterPartitions(sequence(spark._jvm, []))
-    return LISTED.findall(str(index.allFiles().mkString("\n")))
 
 
 def _with_exact_names(known: TableStatistics, names: Sequence[str]) -> TableStatistics:
@@ -223,9 +221,10 @@ def _is_plain(frame: DataFrame) -> bool:
     plans = [frame._jdf.queryExecution().optimizedPlan()]
     while plans:
         plan = plans.pop()
-        if str(plan.nodeName()).split()[0] in COSTLY:
+        children = [*items(plan.children())]
+        if children and str(plan.nodeName()).split()[0] not in CHEAP:
             return False
-        plans += items(plan.children())
+        plans += children
     return True
 
 

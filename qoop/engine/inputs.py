@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from qoop.engine.catalogue import COSTLY
 from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import MAX_FIELDS, items, leaves, printed
 from qoop.estimate.gate import Inputs
@@ -34,7 +33,7 @@ UNKNOWN_BYTES = 2.0**62
 FEW = 2
 """How many subqueries are sized one by one."""
 
-READS_ALL = COSTLY - {"Join"}
+READS_ALL = {"Aggregate", "Sort", "Window", "Distinct", "Intersect", "Except", "Repartition", "BatchEvalPython"}
 """Operators that read all rows before they return the first; a join need not read its larger side."""
 
 COLUMN = re.compile(r"#(\d+)")

@@ -1,5 +1,6 @@
 """Spark's listings of files: how they are found in plans, copied, and put in the place of others."""
 
+import re
 import uuid
 from collections.abc import Callable, Collection
 from functools import cached_property
@@ -7,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from qoop.engine.connection import java_class
+from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import items, sequence
 from qoop.engine.session import CATALYST
 
@@ -15,6 +16,9 @@ SOURCES = "org.apache.spark.sql.execution.datasources"
 
 AS_LISTED = "as-listed-by-qoop"
 """The scheme of the paths of copies for frames (`AsListed`), which no application writes to."""
+
+LISTED = re.compile(r"^\w*FileStatus\{path=(.*?); isDirectory=", re.MULTILINE)
+"""A path, as Hadoop prints what it knows of a file."""
 
 
 def file_index(leaf: Any) -> Any:
@@ -31,6 +35,14 @@ def file_index(leaf: Any) -> Any:
 def identity_of(session: SparkSession, value: Any) -> int:
     """What tells a Java object from others that are equal to it."""
     return int(java_class(session._jvm, "java.lang.System").identityHashCode(value))
+
+
+def paths_listed(index: Any, session: SparkSession) -> list[str]:
+    """The paths of the files of an index, fetched at once: a call for each takes 0.1 ms, and there may be thousands."""
+    without_delay(session)
+    if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
+        index = index.filterPartitions(sequence(session._jvm, []))
+    return LISTED.findall(str(index.allFiles().mkString("\n")))
 
 
 def with_copies(plan: Any, copied: Callable[[Any], Any], jvm: Any) -> Any:

@@ -338,7 +338,7 @@ class StatementAsWritten:
         self._spark = spark
         self._plan = _parser(spark).parsePlan(text)
         self._resolved_by = self._resolving()
-        self._begun_with = ""
+        self._target_at_start = ""
 
     @property
     def query(self) -> Any:
@@ -364,12 +364,12 @@ class StatementAsWritten:
         Raises:
             pyspark.errors.PySparkException: Spark rejects the statement.
         """
-        self._begun_with = self._target(self._analysed())
+        self._target_at_start = self._target(self._analysed(self._plan))
 
     @property
     def is_atomic(self) -> bool:
         """Whether Spark stores no row if computing one fails: it writes files, and shows them when all are written."""
-        plan = self._analysed()
+        plan = self._analysed(self._plan)
         kind = str(plan.getClass().getSimpleName())
         if kind == "CreateDataSourceTableAsSelectCommand":
             provider = plan.table().provider()
@@ -383,10 +383,10 @@ class StatementAsWritten:
             return False
         return str(state.newHadoopConf().get("mapreduce.fileoutputcommitter.algorithm.version")) == "1"
 
-    def _analysed(self) -> Any:
+    def _analysed(self, statement: Any) -> Any:
         state = self._spark._jsparkSession.sessionState()
         skip = java_class(self._spark._jvm, "org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
-        execution = state.executePlan(self._plan, skip)
+        execution = state.executePlan(statement, skip)
         execution.assertAnalyzed()
         return execution.analyzed()
 
@@ -401,13 +401,13 @@ class StatementAsWritten:
         return current | {name: self._spark.conf.get(name) or "" for name in WRITE_SETTINGS}
 
     def _target(self, analysed: Any) -> str:
-        """What an INSERT stores rows in: a place, and columns with their defaults; nothing for other statements."""
+        """What a statement stores rows in: the place of files, and columns with their defaults, if it is known."""
         kind = str(analysed.getClass().getSimpleName())
         if kind == "InsertIntoHiveTable":
             table = analysed.table()
             return f"{table.location()} with {table.schema().json()}"
         if kind != "InsertIntoHadoopFsRelationCommand":
-            return ""
+            return kind
         known = analysed.catalogTable()
         columns = known.get().schema().json() if known.isDefined() else analysed.outputColumnNames().mkString(", ")
         return f"{analysed.outputPath()} with {columns}"
@@ -418,16 +418,17 @@ class StatementAsWritten:
         Raises:
             QoopError: it would be resolved differently than when the query began; nothing is stored.
         """
-        resolving = {**self._resolving(), "the table": self._target(self._analysed())}
+        children = [*items(self._plan.children())]
+        children[-1] = rows._jdf.queryExecution().logical()
+        statement = self._plan.withNewChildren(sequence(self._spark._jvm, children))
+        resolving = {**self._resolving(), "the table": self._target(self._analysed(statement))}
         for name, now in resolving.items():
-            before = {**self._resolved_by, "the table": self._begun_with}[name]
+            before = {**self._resolved_by, "the table": self._target_at_start}[name]
             if now != before:
                 raise QoopError(
                     f"{name}: was {before!r} when the statement began, and is {now!r}; nothing was stored; run it again"
                 )
-        replaced = [*items(self._plan.children())]
-        replaced[-1] = rows._jdf.queryExecution().logical()
-        frame_of(self._spark, self._plan.withNewChildren(sequence(self._spark._jvm, replaced)))
+        frame_of(self._spark, statement)
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:

@@ -17,6 +17,7 @@ from qoop.engine.listings import (
     Copier,
     file_index,
     identity_of,
+    paths_listed,
     rooted,
     with_copies,
     with_listing,
@@ -28,6 +29,9 @@ from qoop.errors import QoopError
 from qoop.parsing.blocks import PREFIX
 
 CACHED = "spark.sql.filesourceTableRelationCacheSize"
+
+MAX_PARTITIONS = 20_000
+"""Of tables with more partitions none are listed."""
 
 CACHED_FOR_EACH = 4
 """How many relations Spark must have room for, for each table: the room is divided into several parts."""
@@ -61,7 +65,47 @@ class NoSnapshotError(QoopError):
     """A table cannot be read in one version by several stages; the message says which, and why."""
 
 
-def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, DataFrame]) -> list[tuple[Any, Any]]:
+def files_read(written: DataFrame) -> list[Any]:
+    """The leaves of a query that read files.
+
+    Called before its tables are sampled, as a sample of what is then refused may take longer than the query: of a table
+    in another database, all rows.
+
+    Raises:
+        NoSnapshotError: something that it reads cannot be read in one version.
+    """
+    refuse_cached_files(written)
+    session, found, counted = written.sparkSession, [], set[int]()
+    settings = _reading_settings(session)
+    for leaf in _leaves(written):
+        if str(leaf.getClass().getSimpleName()) in SAME_EACH_TIME:
+            continue
+        index = file_index(leaf)
+        if index is None:
+            raise NoSnapshotError(f"{_name(leaf)} has no list of files that all stages could read")
+        _refuse_rows_by_columns(leaf, settings)
+        if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
+            identity = identity_of(session, index)
+            if identity not in counted:
+                _refuse_many_partitions(leaf.catalogTable(), session)
+            counted.add(identity)
+        found.append(leaf)
+    return found
+
+
+def _refuse_many_partitions(table: Any, session: SparkSession) -> None:
+    """Refuse tables whose partitions take long to list: stages would have all, and Spark may need only a few."""
+    if not table.isDefined():
+        return
+    name, anything = table.get().identifier(), java_class(session._jvm, "scala.Option").empty()
+    count = session._jsparkSession.sessionState().catalog().listPartitionNames(name, anything).size()
+    if count > MAX_PARTITIONS:
+        raise NoSnapshotError(f"{name.unquotedString()} has {count} partitions, which would all be listed")
+
+
+def pin_tables(
+    written: DataFrame, session: SparkSession, named: Mapping[str, DataFrame], read: Sequence[Any] | None = None
+) -> list[tuple[Any, Any]]:
     """Make the stages read the files that were listed for the query as written.
 
     Listings are copied: when the user's session writes to a table, Spark changes the listing that this session has.
@@ -70,6 +114,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
         written: the query as written, analysed in the user's session.
         session: the session that stages run in; its temporary views are redefined.
         named: the tables and views that the query names, as the user's session resolved them another time.
+        read: the leaves that read files (`files_read`), if they are known.
 
     Returns:
         Pairs of leaves, as in the query as written and as stages read them.
@@ -77,24 +122,15 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
     Raises:
         NoSnapshotError: a table has no such listing.
     """
-    refuse_cached_files(written)
+    read = files_read(written) if read is None else read
     _refuse_names_of_stages(session)
     stored: set[int] | None = None
-    listings = _Listings(
-        session, {identity_of(session, index) for leaf in _leaves(written) if (index := file_index(leaf))}
-    )
+    listings = _Listings(session, {identity_of(session, leaf.relation().location()) for leaf in read})
     pairs: dict[int, tuple[Any, Any]] = {}
     pinned: set[str] = set()
     listed: dict[str, Any] = {}
-    settings = _reading_settings(session)
-    for leaf in _leaves(written):
-        kind = str(leaf.getClass().getSimpleName())
-        if kind in SAME_EACH_TIME:
-            continue
-        index = file_index(leaf)
-        if index is None:
-            raise NoSnapshotError(f"{_name(leaf)} has no list of files that all stages could read")
-        _refuse_rows_by_columns(leaf, settings)
+    for leaf in read:
+        index = leaf.relation().location()
         # Spark takes listings of the same folders for equal, in whatever order.
         places = "\n".join(sorted(str(index.rootPaths().mkString("\n")).splitlines()))
         if not _lists_the_same(listed.setdefault(places, index), index, session):
@@ -315,4 +351,6 @@ def _lists_the_same(index: Any, other: Any, session: SparkSession) -> bool:
     """Whether two listings of the same folders have the same files: Spark may take what it reads by one for both."""
     if identity_of(session, index) == identity_of(session, other):
         return True
-    return index.sizeInBytes() == other.sizeInBytes() and {*index.inputFiles()} == {*other.inputFiles()}
+    if index.sizeInBytes() != other.sizeInBytes():
+        return False
+    return {*paths_listed(index, session)} == {*paths_listed(other, session)}

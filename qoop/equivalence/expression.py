@@ -65,7 +65,8 @@ def comparable(expr: Expr) -> Expr:
     That is casts between exact number types that keep every value, the types of such literals, and names of fields.
     """
     while expr[0] == "cast":
-        wide, narrow = decimal_digits(expr[1]), _digits(expr[2])
+        narrow = decimal_digits(type_of(expr[2])) if expr[1] in INTEGERS else _digits(expr[2])
+        wide = decimal_digits(expr[1])
         if wide is None or narrow is None or wide[0] < narrow[0] or wide[1] < narrow[1]:
             break
         expr = expr[2]
@@ -76,7 +77,7 @@ def comparable(expr: Expr) -> Expr:
 
 
 def _digits(expr: Expr) -> tuple[int, int] | None:
-    """The digits before and after the point that an expression of an exact number type may have; of a literal, has."""
+    """The digits before and after the point: those that a literal has, or that an exact number type can have."""
     digits = decimal_digits(type_of(expr))
     if digits is None or expr[0] != "literal" or expr[2] is None:
         return digits
@@ -192,6 +193,7 @@ def floating_text(value: str) -> str:
 
 
 BYTES = {"byte": 1, "short": 2, "integer": 4, "long": 8}
+"""The sizes of integer types."""
 
 
 def fits(value: int, kind: str) -> bool:

@@ -5,7 +5,7 @@ Spark replaces some expressions of expressions by simpler ones that have other v
 one query, and not where a stage stores what is between.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from qoop.equivalence.expression import Expr, columns, type_of
@@ -18,22 +18,23 @@ GROUPING = {"aggregate", "Distinct", "Deduplicate", "intersect", "except"}
 """Operators that make one row of equal ones."""
 
 IN_FILES = " in files"
-"""What the names of tables end with that are files."""
+"""The end of the name that a table of files has in the comparison of plans."""
 
 
 def changed_by_optimiser(relation: Relation) -> str | None:
     """What in a query could have other values in one piece than in stages; None if nothing has."""
     relations = [*_relations(relation)]
     sources = {source.identity: source for one in relations for source in one.block.sources}
+    sums = set[int]()
     for part in parts([one.expressions() for one in relations]):
-        if (reason := simplification(part, sources)) is not None:
+        if (reason := simplification(part, sources, sums)) is not None:
             return reason
     conditions = [part for one in relations for part in _conditions(one)]
-    if _finds_zero(conditions, sources):
+    alone = [*_alone(conditions, sources)]
+    if _finds_zero(alone, sources):
         return "Spark may not find -0.0 in files by a comparison with zero"
     loose = {source.kind for source in sources.values() if has_loose(_keys(source), sources)}
-    equal = any(part[:1] not in (("<",), ("<=",)) and has_loose(compared(part), sources) for part in parts(conditions))
-    telling = any(map(tells_apart, conditions)) and (equal or bool(loose))
+    telling = any(map(tells_apart, alone)) and (bool(loose) or _equals_loose(conditions, sources))
     if telling or (loose & GROUPING and any(map(tells_apart, map(_computed, relations)))):
         return "an expression tells values apart that are equal (0.0 and -0.0, or texts under a collation)"
     if any(map(_is_filter, sources.values())):
@@ -67,6 +68,30 @@ def _conditions(relation: Relation) -> Iterator[Any]:
             yield from source.key[0]
 
 
+def _alone(conditions: Iterable[Expr], sources: Mapping[int, Source]) -> Iterator[tuple[Any, ...]]:
+    """The conditions that others are made of, whatever Spark may take them out of: AND, IF, columns, `= TRUE`.
+
+    Not the equality that `<>` is the negation of, where it stands openly: by it readers leave out no rows.
+    """
+    pending, seen = [(condition, True) for condition in conditions], set[int]()
+    while pending:
+        condition, is_open = pending.pop()
+        for one in meanings([condition], sources):
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            yield one
+            is_open = is_open and one is condition
+            match one:
+                case ("and" | "or", inner):
+                    pending += [(part, is_open) for part in inner]
+                case ("not", inner) if not (is_open and inner[0] == "="):
+                    pending.append((inner, False))
+            wrapped = [side for side in compared(one) if side[:2] != ("literal", "boolean")]
+            if len(wrapped) < len(compared(one)):
+                pending += [(side, False) for side in wrapped]
+
+
 def _computed(relation: Relation) -> tuple[Any, ...]:
     """What is computed of rows, and what they are grouped by."""
     groups = [source.key for source in relation.block.sources if source.kind == "aggregate"]
@@ -80,6 +105,12 @@ def _keys(source: Source) -> tuple[Any, ...]:
     return (source.key, *(inner.outputs for inner in source.inputs))
 
 
+def _equals_loose(conditions: list[Expr], sources: Mapping[int, Source]) -> bool:
+    """Whether a condition takes such values for equal."""
+    equalities = (part for part in parts(conditions) if part[:1] not in (("<",), ("<=",)))
+    return any(has_loose(compared(part), sources) for part in equalities)
+
+
 def _is_filter(source: Source) -> bool:
     """Whether Spark may take EXCEPT for a filter: it does so by the names of columns (ReplaceExceptWithFilter)."""
     return source.kind == "except" and source.key == (False,) and len({*map(_tables, source.inputs)}) == 1
@@ -91,32 +122,16 @@ def _tables(relation: Relation) -> tuple[str, ...]:
     return tuple(sorted(str(source.key[0]) for source in read))
 
 
-def _finds_zero(conditions: list[Expr], sources: Mapping[int, Source]) -> bool:
+def _finds_zero(alone: list[tuple[Any, ...]], sources: Mapping[int, Source]) -> bool:
     """Whether a comparison takes -0.0 for 0.0, and Spark may give it to readers of files, which do not.
 
     It gives them those of the columns themselves, and of others that these must be equal to.
     """
-    alone = [*_alone(conditions)]
     found = [other for part in alone for other in _compared_with_zero(part)]
     if not any(has_loose(other, sources) for other in found):
         return False
-    equal = [side for part in alone if part[0] == "=" for side in compared(part)]
+    equal = [side for part in alone if part[:1] == ("=",) for side in compared(part)]
     return any(_is_floating_in_files(one, sources) for one in (*found, *equal))
-
-
-def _alone(conditions: list[Expr]) -> Iterator[tuple[Any, ...]]:
-    """The conditions that others are made of by AND, OR and NOT, without `<>`, for which readers leave out no rows."""
-    pending: list[Any] = [*conditions]
-    while pending:
-        match pending.pop():
-            case ("and" | "or", inner):
-                pending += inner
-            case ("not", ("=", _)):
-                continue
-            case ("not", inner):
-                pending.append(inner)
-            case tuple() as part if part:
-                yield part
 
 
 def _compared_with_zero(part: tuple[Any, ...]) -> Iterator[Expr]:

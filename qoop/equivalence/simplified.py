@@ -16,8 +16,11 @@ UNDONE = {"Lower": {"Upper"}, "Upper": {"Lower"}, "ILike": {"Upper"}, "GetMapVal
 ILIKE compares in lower case.
 """
 
-CONVERTED = {"DateFormatClass": "read", "GetTimestamp": "written", "ParseToTimestamp": "written"}
-"""Functions that write dates, or read them, of which Spark leaves out two of three (SimplifyDateTimeConversions)."""
+CONVERSIONS = {"DateFormatClass": "writes", "GetTimestamp": "reads", "ParseToTimestamp": "reads"}
+"""Functions that write dates as texts, or read them, by class.
+
+Of three in turn Spark leaves out two (SimplifyDateTimeConversions).
+"""
 
 REORDERED = {"Add": "Add", "TryAdd": "Add", "Multiply": "Multiply", "TryMultiply": "Multiply"}
 """Functions of which Spark puts the constants together (ReorderAssociativeOperator), by class: what they compute."""
@@ -26,11 +29,14 @@ FIXED_ZONE = re.compile(r"(Etc/)?(UTC|GMT|Z|UCT|Zulu)?([+-]\d{1,2}(:\d\d)*)?")
 """Time zones whose clocks are never changed."""
 
 
-def simplification(part: tuple[Any, ...], sources: Mapping[int, Source]) -> str | None:
-    """How Spark replaces an expression, if it sees what its operands are; None if it does not, or nothing changes."""
+def simplification(part: tuple[Any, ...], sources: Mapping[int, Source], sums: set[int]) -> str | None:
+    """How Spark replaces an expression, if it sees what its operands are; None if it does not, or nothing changes.
+
+    `sums`: gets the numbers of the sums that are parts of others, which Spark takes together with those.
+    """
     if _is_undone(part, sources) or _is_rounded(part, sources):
         return "Spark simplifies a function of another one's result, with other values now and then"
-    if _is_reordered(part, sources):
+    if _is_reordered(part, sources, sums):
         return "Spark puts constants together that a query adds or multiplies, where one of the results may overflow"
     if _compares_clocks(part, sources):
         return "Spark compares timestamps with those without a time zone as if no clock was ever changed"
@@ -38,19 +44,21 @@ def simplification(part: tuple[Any, ...], sources: Mapping[int, Source]) -> str 
 
 
 def _is_undone(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:
+    """Whether a function reverses another one's result, and Spark leaves out both."""
     if part[:1] != ("call",) or not part[3]:
         return False
     if part[1] in UNDONE:
         return any(made[:1] == ("call",) and made[1] in UNDONE[part[1]] for made in meanings(part[3], sources))
-    if part[1] not in CONVERTED:
-        return False
-    other = next((one for one in _converted(part, sources) if CONVERTED[one[1]] != CONVERTED[part[1]]), None)
-    return other is not None and any(CONVERTED[one[1]] == CONVERTED[part[1]] for one in _converted(other, sources))
+    return part[1] in CONVERSIONS and any(
+        True for middle in _reversed(part, sources) for inner in _reversed(middle, sources)
+    )
 
 
-def _converted(expr: Expr, sources: Mapping[int, Source]) -> Iterator[Expr]:
-    """What a function that writes or reads dates is given by another one."""
-    return (made for made in meanings(expr[3][:1], sources) if made[:1] == ("call",) and made[1] in CONVERTED)
+def _reversed(outer: Expr, sources: Mapping[int, Source]) -> Iterator[Expr]:
+    """The functions that read what this one writes, or write what it reads, and give it to it."""
+    for inner in meanings(outer[3][:1], sources):
+        if inner[:1] == ("call",) and inner[1] in CONVERSIONS and CONVERSIONS[inner[1]] != CONVERSIONS[outer[1]]:
+            yield inner
 
 
 def _is_rounded(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:
@@ -61,14 +69,14 @@ def _is_rounded(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:
     )
 
 
-def _is_reordered(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:
+def _is_reordered(part: tuple[Any, ...], sources: Mapping[int, Source], sums: set[int]) -> bool:
     """Whether a sum of sums has a constant, and it matters in which order it is added.
 
     So it does if one of the sums may be NULL for being too large, or the constants by themselves are too large.
     """
-    if part[:1] != ("call",) or part[1] not in REORDERED:
+    if part[:1] != ("call",) or part[1] not in REORDERED or id(part) in sums:
         return False
-    computes, sums, tried, constants = REORDERED[part[1]], 0, False, list[Expr]()
+    computes, count, tried, constants = REORDERED[part[1]], 0, False, list[Expr]()
     pending, seen = [part], set[int]()
     while pending:
         for one in meanings([pending.pop()], sources):
@@ -76,12 +84,13 @@ def _is_reordered(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:
                 continue
             seen.add(id(one))
             if one[:1] == ("call",) and REORDERED.get(one[1]) == computes:
-                sums += len(one[3]) > 1
+                sums.add(id(one))
+                count += len(one[3]) > 1
                 tried = tried or one[1] != computes
                 pending += one[3]
             elif _is_constant(one):
                 constants.append(one)
-    return sums > 1 and bool(constants) and (tried or _overflow(computes, constants))
+    return count > 1 and bool(constants) and (tried or _overflow(computes, constants))
 
 
 def _overflow(computes: str, constants: list[Expr]) -> bool:

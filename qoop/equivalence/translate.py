@@ -405,7 +405,7 @@ class _Translator:
                 raise UnverifiableError(f"the {name} of {node.kind} cannot be read")
         ignored = WITHOUT_MEANING | AS_WRITTEN.get(node.kind, set())
         details = tuple(
-            (name, self.expression_of_field(_first_equal(name, value, operands)))
+            (name, self.expression_of_field(_places(name, value, operands)))
             for name, value in sorted(node.fields.items())
             if name not in ignored
         )
@@ -497,10 +497,15 @@ def _has_void(kind: str | None) -> bool:
     return kind is not None and VOID.search(kind) is not None
 
 
-def _first_equal(name: str, value: Any, operands: tuple[Expr, ...]) -> Any:
-    """The place of a child: that of the first equal one, as Spark writes it, which takes `x` and `X` for different."""
+def _places(name: str, value: Any, operands: tuple[Expr, ...]) -> Any:
+    """A field, with the places of equal children as one; it may be a place, or have several."""
     if name == "children" and isinstance(value, tuple):
-        return tuple(_first_equal("", place, operands) for place in value)
+        return tuple(_first_equal(place, operands) for place in value)
+    return _first_equal(value, operands)
+
+
+def _first_equal(value: Any, operands: tuple[Expr, ...]) -> Any:
+    """The place of a child: that of the first equal one, as Spark writes it, which takes `x` and `X` for different."""
     if type(value) is int and 0 <= value < len(operands):
         return operands.index(operands[value])
     return value

@@ -110,10 +110,7 @@ def _holds(form: Form, table: TableStatistics) -> list[bool | None]:
             pairs = zip(table.sample[left.name], others, strict=False)
             return [_compared(one, op, other) for one, other in pairs]
         case InList(column, values):
-            return _by_value(
-                table.sample[column.name],
-                lambda one: None if one is None else any(_compared(one, "=", value) for value in values),
-            )
+            return _by_value(table.sample[column.name], _among(values))
         case Like(column, pattern):
             matches = _like(pattern).fullmatch
             return _by_value(table.sample[column.name], lambda one: None if one is None else bool(matches(str(one))))
@@ -140,6 +137,27 @@ def _by_value(values: Sequence[Value], holds: Callable[[Value], bool | None]) ->
     """Whether a filter holds for each value, asked once per different one; all are of one type."""
     known = {value: holds(value) for value in set(values)}
     return [known[value] for value in values]
+
+
+def _among(values: Iterable[Value]) -> Callable[[Value], bool | None]:
+    """Whether a value is one of others, of which there may be thousands; texts and numbers are compared as numbers."""
+    options = {value for value in values if value is not None}
+    texts, numbers = ({one for one in options if isinstance(one, str) == are_texts} for are_texts in (True, False))
+    read, kept = ({_as_number(one) for one in kind} - {None} for kind in (texts, numbers))
+
+    def holds(one: Value) -> bool | None:
+        if one is None:
+            return None
+        return one in options or (_as_number(one) in (kept if isinstance(one, str) else read))
+
+    return holds
+
+
+def _as_number(value: Value) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _compared(left: Value, op: str, right: Value) -> bool | None:

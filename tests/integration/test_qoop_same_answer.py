@@ -707,6 +707,14 @@ ZEROS = "SELECT z.d FROM zeros z JOIN ids i ON z.id = i.id JOIN ids k ON k.id = 
         "p AS (SELECT min(STRING(d)) AS s FROM g) " + TWICE.format(read="s"),
         f"WITH g AS ({COUNTED.format(key='s', table='trimmed')}), p AS (SELECT n FROM g WHERE rpad(s, 3, 'x') = 'a x') "
         + TWICE.format(read="n"),
+        "WITH p AS (SELECT DISTINCT a.id, a.d = 0.0D AS z FROM below a JOIN hundred r ON a.id = r.id) "
+        + FOUND.format(found="z"),
+        BELOW + FOUND.format(found="(d = 0.0D) = true"),
+        "WITH p AS (SELECT DISTINCT b.id, STRING(a.d) = '0.0' AS z FROM one a JOIN zeros b ON a.d = b.d) "
+        + FOUND.format(found="z"),
+        "WITH p AS (SELECT try_to_timestamp(date_format(at, 'MM-dd'), 'MM-dd') AS t FROM one JOIN ids USING (id) "
+        "UNION ALL SELECT try_to_timestamp(s, 'MM-dd') FROM one JOIN ids USING (id)) "
+        + TWICE.format(read="date_format(t, 'MM-dd')"),
         "SELECT i.id, b.id AS bid FROM (SELECT * FROM VALUES (1L, 0.0D) AS m(id, d)) a JOIN ids i ON a.id = i.id "
         "JOIN below b ON a.d = b.d WHERE a.d = 0.0 UNION ALL SELECT 0, 0",
         f"WITH p AS (SELECT array(FLOAT(n)) AS u FROM one JOIN ids USING (id)) {TWICE.format(read='DOUBLE(u[0])')}",

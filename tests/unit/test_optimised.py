@@ -208,3 +208,35 @@ def test_what_stands_for_many_things_is_followed_once():
     for _ in range(60):
         expr = ("call", "If", (), (expr, expr, expr))
     assert len([*meanings([expr], {})]) == 61
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda zero: ("column", 2, ("passed", zero), "boolean"),
+        lambda zero: negated(("column", 2, ("result", negated(zero)), "boolean")),
+        lambda zero: equal(zero, literal("true", "boolean")),
+        lambda zero: equal(negated(zero), literal("false", "boolean")),
+        lambda zero: ("call", "EqualNullSafe", (), (zero, literal("true", "boolean"))),
+        lambda zero: ("call", "If", (), (zero, literal("true", "boolean"), literal("false", "boolean"))),
+        lambda zero: ("coalesce", (zero, literal("false", "boolean"))),
+    ],
+)
+def test_a_comparison_with_zero_that_spark_takes_out_of_another_condition(wrapped):
+    assert "zero" in (reason(wrapped(equal(column("double"), literal("0")))) or "")
+
+
+def test_a_filter_is_finer_than_equality_by_way_of_a_column():
+    finer = equal(("cast", "string", column("double"), "UTC"), literal("-0.0", "string"))
+    joined = equal(column("double"), column("double", 2))
+    assert "tells values apart" in (reason(("column", 3, ("passed", finer), "boolean"), joined) or "")
+
+
+def test_any_branch_may_be_written_and_read():
+    read = formatted("GetTimestamp", formatted("DateFormatClass", column("timestamp")))
+    other = formatted("GetTimestamp", column("string"))
+    for branches in ((read, other), (other, read)):
+        inputs = tuple(Relation(Block([Source(1, "table", ("t",))], set()), (branch,)) for branch in branches)
+        union = Source(2, "union", (None,), inputs)
+        written = formatted("DateFormatClass", ("column", 2, ("place", 0), "timestamp"))
+        assert "simplifies" in (changed_by_optimiser(Relation(Block([union], set()), (written,))) or "")

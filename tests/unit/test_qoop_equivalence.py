@@ -128,6 +128,8 @@ def test_casts_that_keep_every_integer_do_not_matter_to_comparisons(wide, is_str
         ("decimal(2,2)", number("0.05", "decimal(3,2)"), True),
         ("decimal(2,2)", number("0", "integer"), True),
         ("decimal(1,0)", ("literal", "integer", None), False),
+        ("byte", number("200", "integer"), False),
+        ("long", number("200", "integer"), True),
     ],
 )
 def test_casts_that_keep_a_literal_do_not_matter_to_comparisons(wide, literal, is_stripped):

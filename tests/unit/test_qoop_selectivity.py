@@ -190,3 +190,16 @@ def test_ranges_of_fractions_and_of_nulls():
     assert kept(Compare(X, ">", 0.01), known) == pytest.approx(0.45)
     alone = TableStatistics(1e6, 1e7, {"x": ColumnStatistics(1.0, low=0.5, high=0.5)})
     assert (kept(Compare(X, ">=", 0.5), alone), kept(Compare(X, ">", 0.7), alone)) == (1.0, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "fraction"),
+    [((1, 2.0), 0.5), (("1", "02", "y"), 0.25), (("x",), 0.25), ((None,), 0.0), ((10**400,), 0.0)],
+)
+def test_lists_may_have_texts_and_numbers(values, fraction):
+    texts = table(n=["1", "2", "30", "x"] * 25)
+    assert kept(InList(Column("t", "n"), values), texts) == pytest.approx(fraction, abs=0.01)
+
+
+def test_numbers_are_looked_for_among_texts():
+    assert kept(InList(X, ("1", "02", "y", 3)), HUNDRED) == pytest.approx(0.03, abs=0.005)
