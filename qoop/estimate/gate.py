@@ -40,10 +40,10 @@ class Gate:
         `took`: the seconds of an earlier run as written, if there was one. A short one says nothing, as others may be
         longer; a long one shows what sizes do not: a join with a large result, or a small file of many rows.
         """
-        if inputs.stops_early and not self._shuffles(inputs.sizes):
-            return "it returns any rows up to its limit, so Spark can stop early"
         if took is not None and took > self.min_seconds(len(inputs.sizes)):
             return None
+        if inputs.stops_early and not self._shuffles(inputs.sizes):
+            return "it returns any rows up to its limit, so Spark can stop early"
         known = [size for size in inputs.sizes if size is not None]
         if len(known) < len(inputs.sizes):
             return None

@@ -145,7 +145,8 @@ def _sort_conditions(
         read = {column.table for column in columns_of(part, aliases)}
         # A subquery is pushed to a leaf only if it reads a single relation of the block.
         can_move = len(read) == 1 or (read and not _has_subquery(part))
-        if can_move and not _reads_any(part, outside) and not _has_unknown_function(part):
+        is_join = len(read) > 1 and _has_unknown_function(part)
+        if can_move and not _reads_any(part, outside) and not is_join:
             core_conditions.append(part)
         else:
             outer_conditions.append(part)
@@ -157,7 +158,7 @@ def _has_subquery(node: exp.Expr) -> bool:
 
 
 def _has_unknown_function(node: exp.Expr) -> bool:
-    """A possibly user-defined function is not moved: it may not be deterministic."""
+    """Whether a condition may call a function of the user's, for which the planner knows no form to join by."""
     return node.find(exp.Anonymous, exp.AnonymousAggFunc) is not None
 
 

@@ -78,7 +78,7 @@ def _filtered_reads(reader: exp.Query, blocks: dict[str, exp.Query]) -> list[tup
     aliases = aliases_defined_by(reader)
     for condition in conditions:
         read = {column.table for column in columns_of(condition, aliases)}
-        is_movable = condition.find(exp.Query, exp.Anonymous) is None
+        is_movable = condition.find(exp.Query) is None
         if len(read) == 1 and is_movable and not read & outer_aliases:
             alias = read.pop()
             by_alias[alias].append((alias, condition))

@@ -982,3 +982,10 @@ def test_what_is_encrypted_has_another_value_each_time(spark):
     text = f"SELECT a.id, length(aes_encrypt(a.s, '0000111122223333')) AS e {JOINED}"
     outcome = same_answer(spark, text)
     assert outcome.stopped_planning
+
+
+def test_conditions_with_functions_of_the_users_filter_tables_before_they_are_joined(spark):
+    spark.udf.register("half", lambda value: value // 2, "int")
+    conditions = "half(a.v) > 5 AND pmod(b.w, 2) = 1 AND half(a.v) > b.w"
+    outcome = same_answer(spark, f"SELECT a.id, b.w {JOINED} WHERE {conditions}")
+    assert outcome.counts.stages > 1 and not outcome.given_up

@@ -83,6 +83,11 @@ def filters_of(tables, text):
     return {relation.alias: [one.sql for one in relation.filters] for relation in relations}
 
 
+def test_a_function_of_the_users_filters_a_table_before_it_is_joined(tables):
+    text = "SELECT 1 FROM a, b, c WHERE a.id = b.id AND b.id = c.id AND f(a.x) > 1 AND f(a.x) > g(b.x)"
+    assert [len(filters) for filters in filters_of(tables, text).values()] == [1, 0, 0]
+
+
 def test_a_filter_holds_for_all_columns_of_an_equality_class(tables):
     found = filters_of(
         tables, "SELECT 1 FROM a, b, c WHERE a.id = b.id AND b.id = c.id AND c.id IN (1, 2) AND a.id < 9"
