@@ -79,7 +79,7 @@ MAX_TIMEOUT_S = 1e9
 CROSS_JOINS = "spark.sql.crossJoin.enabled"
 """Whether Spark runs joins without a condition that are not called CROSS JOIN, as the planner calls them."""
 
-NOT_OPTIMISED = "Spark does not optimise the query as written without an error"
+NOT_OPTIMISED = "Spark fails to optimise the query as written"
 
 CHECKPOINT_WANTED = "must be a URL that all nodes reach, such as hdfs:///user/ME/qoop"
 
@@ -749,7 +749,7 @@ class _Query:
                 tried=self._tried,
                 given_up=self._given_up,
             )
-            self._pinned = pin_tables(self.written.analysed, self._session, catalogue.frames(), read)
+            self._pinned = pin_tables(read, self._session, catalogue.frames())
         except (CannotSplitError, NoSnapshotError) as reason:
             return None, str(reason)
         except QoopError as reason:

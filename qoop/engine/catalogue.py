@@ -38,17 +38,8 @@ DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 """Metadata key of the declared type of a `char(n)` or `varchar(n)` column, which Spark reports as string."""
 
 CHEAP = {
-    "Expand",
-    "Filter",
-    "Generate",
-    "GlobalLimit",
-    "LocalLimit",
-    "Project",
-    "Sample",
-    "SubqueryAlias",
-    "Union",
-    "View",
-}
+    "Expand", "Filter", "Generate", "GlobalLimit", "LocalLimit", "Project", "Sample", "SubqueryAlias", "Union", "View",
+}  # fmt: skip
 """Operators that return rows as they read them; others may process all before they return the first."""
 
 

@@ -337,8 +337,7 @@ class StatementAsWritten:
     def __init__(self, spark: SparkSession, text: str) -> None:
         self._spark = spark
         self._plan = _parser(spark).parsePlan(text)
-        self._resolved_by = self._resolving()
-        self._target_at_start = ""
+        self._resolved_by: Mapping[str, str] = {}
 
     @property
     def query(self) -> Any:
@@ -364,7 +363,7 @@ class StatementAsWritten:
         Raises:
             pyspark.errors.PySparkException: Spark rejects the statement.
         """
-        self._target_at_start = self._target(self._analysed(self._plan))
+        self._resolved_by = self._resolving(self._plan)
 
     @property
     def is_atomic(self) -> bool:
@@ -390,13 +389,14 @@ class StatementAsWritten:
         execution.assertAnalyzed()
         return execution.analyzed()
 
-    def _resolving(self) -> dict[str, str]:
+    def _resolving(self, statement: Any) -> dict[str, str]:
         """What decides which table it stores rows in, and which partitions it replaces."""
         catalogs = self._spark._jsparkSession.sessionState().catalogManager()
         current = {
             "the current catalog": str(catalogs.currentCatalog().name()),
             "the current database": ".".join(map(str, catalogs.currentNamespace())),
             "the SQL path": _sql_path(self._spark),
+            "the table": self._target(self._analysed(statement)),
         }
         return current | {name: self._spark.conf.get(name) or "" for name in WRITE_SETTINGS}
 
@@ -413,7 +413,7 @@ class StatementAsWritten:
         return f"{analysed.outputPath()} with {columns}"
 
     def execute(self, rows: DataFrame) -> None:
-        """Execute it with these rows in place of its query's.
+        """Execute it, once checked, with these rows in place of its query's.
 
         Raises:
             QoopError: it would be resolved differently than when the query began; nothing is stored.
@@ -421,9 +421,8 @@ class StatementAsWritten:
         children = [*items(self._plan.children())]
         children[-1] = rows._jdf.queryExecution().logical()
         statement = self._plan.withNewChildren(sequence(self._spark._jvm, children))
-        resolving = {**self._resolving(), "the table": self._target(self._analysed(statement))}
-        for name, now in resolving.items():
-            before = {**self._resolved_by, "the table": self._target_at_start}[name]
+        for name, now in self._resolving(statement).items():
+            before = self._resolved_by[name]
             if now != before:
                 raise QoopError(
                     f"{name}: was {before!r} when the statement began, and is {now!r}; nothing was stored; run it again"

@@ -103,18 +103,15 @@ def _refuse_many_partitions(table: Any, session: SparkSession) -> None:
         raise NoSnapshotError(f"{name.unquotedString()} has {count} partitions, which would all be listed")
 
 
-def pin_tables(
-    written: DataFrame, session: SparkSession, named: Mapping[str, DataFrame], read: Sequence[Any] | None = None
-) -> list[tuple[Any, Any]]:
+def pin_tables(read: Sequence[Any], session: SparkSession, named: Mapping[str, DataFrame]) -> list[tuple[Any, Any]]:
     """Make the stages read the files that were listed for the query as written.
 
     Listings are copied: when the user's session writes to a table, Spark changes the listing that this session has.
 
     Args:
-        written: the query as written, analysed in the user's session.
+        read: what the query as written, analysed in the user's session, reads of files (`files_read`).
         session: the session that stages run in; its temporary views are redefined.
         named: the tables and views that the query names, as the user's session resolved them another time.
-        read: the leaves that read files (`files_read`), if they are known.
 
     Returns:
         Pairs of leaves, as in the query as written and as stages read them.
@@ -122,21 +119,21 @@ def pin_tables(
     Raises:
         NoSnapshotError: a table has no such listing.
     """
-    read = files_read(written) if read is None else read
     _refuse_names_of_stages(session)
     stored: set[int] | None = None
     listings = _Listings(session, {identity_of(session, leaf.relation().location()) for leaf in read})
     pairs: dict[int, tuple[Any, Any]] = {}
     pinned: set[str] = set()
-    listed: dict[str, Any] = {}
+    listed: dict[str, tuple[int, Any]] = {}
     for leaf in read:
         index = leaf.relation().location()
+        identity = identity_of(session, index)
         # Spark takes listings of the same folders for equal, in whatever order.
         places = "\n".join(sorted(str(index.rootPaths().mkString("\n")).splitlines()))
-        if not _lists_the_same(listed.setdefault(places, index), index, session):
+        first, known = listed.setdefault(places, (identity, index))
+        if identity != first and not _lists_the_same(known, index, session):
             raise NoSnapshotError(f"files under {_paths(index)} are read by two lists of them, which are different")
         if leaf.catalogTable().isDefined():
-            identity = identity_of(session, index)
             if identity in pairs:
                 continue
             table = str(leaf.catalogTable().get().identifier().unquotedString())
@@ -148,7 +145,7 @@ def pin_tables(
         if stored is None:
             found = (file_index(other) for frame in named.values() for other in _leaves(frame))
             stored = {identity_of(session, other) for other in found if other is not None}
-        if identity_of(session, index) not in stored:
+        if identity not in stored:
             raise NoSnapshotError(f"files under {_paths(index)} are listed each time that the query names them")
     if pinned:
         _refuse_forgetting(session, len(pinned))
@@ -349,8 +346,6 @@ def _paths(index: Any) -> str:
 
 def _lists_the_same(index: Any, other: Any, session: SparkSession) -> bool:
     """Whether two listings of the same folders have the same files: Spark may take what it reads by one for both."""
-    if identity_of(session, index) == identity_of(session, other):
-        return True
     if index.sizeInBytes() != other.sizeInBytes():
         return False
     return {*paths_listed(index, session)} == {*paths_listed(other, session)}

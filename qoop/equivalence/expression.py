@@ -281,6 +281,21 @@ def columns(expr: Any) -> Iterator[Expr]:
         yield from expr.free_columns()
 
 
+def is_constant(expr: Expr) -> bool:
+    """Whether an expression reads no column, so that it has one value for all rows."""
+    return next(columns(expr), None) is None
+
+
+def compared(expr: Expr) -> tuple[Expr, ...]:
+    """The sides of a comparison; nothing if it is none."""
+    match expr:
+        case ("=", sides) | ("call", "EqualNullSafe", _, sides):
+            return tuple(sides)
+        case ("<" | "<=", left, right):
+            return left, right
+    return ()
+
+
 def subqueries(expr: Any) -> Iterator[Any]:
     """The relations of the subqueries in an expression."""
     if isinstance(expr, tuple | frozenset):

@@ -8,11 +8,11 @@ one query, and not where a stage stores what is between.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from qoop.equivalence.expression import Expr, columns, type_of
+from qoop.equivalence.expression import Expr, compared, is_constant, type_of
 from qoop.equivalence.loose import has_loose, is_floating, tells_apart
 from qoop.equivalence.meanings import meanings, parts
 from qoop.equivalence.relation import Relation, Source
-from qoop.equivalence.simplified import compared, simplification
+from qoop.equivalence.simplified import simplification
 
 GROUPING = {"aggregate", "Distinct", "Deduplicate", "intersect", "except"}
 """Operators that make one row of equal ones."""
@@ -150,7 +150,7 @@ def _may_be(constant: Expr, values: set[str]) -> bool:
     """Whether an expression without columns may have one of these values."""
     if constant[0] == "literal":
         return constant[1] in ("float", "double") and constant[2] in values
-    return next(columns(constant), None) is None
+    return is_constant(constant)
 
 
 def _is_floating_in_files(expr: Expr, sources: Mapping[int, Source]) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
-from qoop.equivalence.expression import INTEGERS, Expr, columns, fits, type_of
+from qoop.equivalence.expression import INTEGERS, Expr, compared, fits, is_constant, type_of
 from qoop.equivalence.loose import OPAQUE
 from qoop.equivalence.meanings import meanings, parts
 from qoop.equivalence.relation import Source
@@ -88,7 +88,7 @@ def _is_reordered(part: tuple[Any, ...], sources: Mapping[int, Source], sums: se
                 count += len(one[3]) > 1
                 tried = tried or one[1] != computes
                 pending += one[3]
-            elif _is_constant(one):
+            elif is_constant(one):
                 constants.append(one)
     return count > 1 and bool(constants) and (tried or _overflow(computes, constants))
 
@@ -98,10 +98,6 @@ def _overflow(computes: str, constants: list[Expr]) -> bool:
     known = [one for one in constants if one[0] == "literal" and one[1] in INTEGERS and one[2] is not None]
     values = [int(one[2]) for one in known]
     return len(known) > 1 and not fits(sum(values) if computes == "Add" else prod(values), known[0][1])
-
-
-def _is_constant(expr: Expr) -> bool:
-    return next(columns(expr), None) is None
 
 
 def _compares_clocks(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:
@@ -123,13 +119,3 @@ def _changes_clock(kind: str, operand: Expr) -> bool:
         type_of(one) == "timestamp_ntz" or (one[:1] == ("call",) and (one[1] in OPAQUE or "NTZ" in one[1]))
         for one in parts(operand)
     )
-
-
-def compared(part: tuple[Any, ...]) -> tuple[Expr, ...]:
-    """The sides of a comparison; nothing if it is none."""
-    match part:
-        case ("=", sides) | ("call", "EqualNullSafe", _, sides):
-            return tuple(sides)
-        case ("<" | "<=", left, right):
-            return left, right
-    return ()

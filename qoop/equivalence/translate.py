@@ -10,12 +10,12 @@ from qoop.equivalence.expression import (
     all_of,
     among,
     any_of,
-    columns,
     conjuncts,
     equal,
     floating_text,
     has_subquery,
     integer_sum,
+    is_constant,
     is_not_null,
     is_number,
     is_plain_date,
@@ -456,7 +456,7 @@ def _may_be_moment(operand: Expr) -> bool:
     """Whether Spark may take a text for the current date or time: a constant one such as 'now' or 'today UTC'."""
     if operand[0] == "literal":
         return operand[1] == "string" and MOMENT.match(operand[2] or "") is not None
-    if next(columns(operand), None) is not None or has_subquery(operand) or type_of(operand) not in (None, "string"):
+    if not is_constant(operand) or has_subquery(operand) or type_of(operand) not in (None, "string"):
         return False
     return operand[0] != "call" or NO_TEXT.search(operand[1]) is None
 

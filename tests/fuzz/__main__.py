@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from tests.fuzz.case import by_world
 from tests.fuzz.coverage import Coverage
 from tests.fuzz.results import Results
-from tests.fuzz.run import Lab, session
+from tests.fuzz.run import Lab, Run, session
 from tests.fuzz.shrink import shrink
 
 MANY = 10_000
@@ -52,14 +52,16 @@ def main() -> int:
     runs = [run for run in results.runs() if first <= run.seed <= last]
     if len(runs) >= MANY:
         further = range(last + 1, last + 1 + SEARCHED)
-        known = [run for run in results.runs() if run.seed in further]
-        while seeds := Coverage.of([*runs, *known]).filling(seed for seed in further if seed not in done):
+
+        def with_further() -> list[Run]:
+            return [*runs, *(run for run in results.runs() if run.seed in further)]
+
+        while seeds := Coverage.of(with_further()).filling(seed for seed in further if seed not in done):
             fuzz.run(seeds, options.at_once)
             done |= {*seeds}
-            known = [run for run in results.runs() if run.seed in further]
             if deadline is not None and time.monotonic() > deadline:
                 break
-        runs += known
+        runs = with_further()
     coverage = Coverage.of(runs)
     print("\n".join(coverage.lines()))
     wrong = [run for run in runs if run.difference]

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.session import QueryAsWritten, current_moment, query_session, syntax_of
-from qoop.engine.snapshot import pin_tables
+from qoop.engine.snapshot import files_read, pin_tables
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
@@ -52,7 +52,7 @@ def check(lab: Lab, case: Case, plans: int = 3) -> str | None:
         written = QueryAsWritten(lab.spark, case.text).analysed
         made = planned(lab, case)
         stages = query_session(lab.spark)
-        verification = Verification(written, stages, made.moment, pin_tables(written, stages, {}))
+        verification = Verification(written, stages, made.moment, pin_tables(files_read(written), stages, {}))
         for text in _texts(made, case.seed, plans):
             try:
                 verification.check(text)

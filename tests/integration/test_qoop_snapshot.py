@@ -17,7 +17,7 @@ from qoop.engine import snapshot
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.scala import leaves
 from qoop.engine.session import QueryAsWritten, query_session
-from qoop.engine.snapshot import pin_tables
+from qoop.engine.snapshot import files_read, pin_tables
 from qoop.engine.verification import Verification
 from qoop.errors import QoopError
 from qoop.plans.candidates import CutPolicy
@@ -419,7 +419,7 @@ def test_stages_pad_chars_as_the_query_as_written_does(spark, padded):
 
 def test_plans_are_compared_as_reading_the_files_that_stages_read(spark, padded):
     written, stages = spark.sql(f"SELECT h FROM {padded}"), query_session(spark)
-    pairs = pin_tables(written, stages, {})
+    pairs = pin_tables(files_read(written), stages, {})
     compared = Verification(written, stages, same=pairs)._session.table(padded)
     (leaf,) = leaves(compared._jdf.queryExecution().analyzed())
     (pinned,) = (pinned for _, pinned in pairs)
