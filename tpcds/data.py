@@ -116,7 +116,7 @@ def generate(
             _check_same_settings(manifest, scale, parts, out)
         reused = manifest is not None and not _missing_files(manifest, out)
         if not reused:
-            _check_no_other_files(out)
+            _check_no_other_files(out, is_ours=(out / MANIFEST).exists())
             _write(scale, parts or generator.default_parts(scale), out, on_progress)
     return GenerationResult(out, scale, reused, generator.size(out), time.monotonic() - started)
 
@@ -147,8 +147,9 @@ def open_data(path: Path) -> DataSet:
 
 
 def _write(scale: float, parts: int, out: Path, on_progress: OnProgress) -> None:
-    draft = out.with_name(f".{out.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
+    draft, old = (out.with_name(f".{out.name}.{kind}") for kind in ("draft", "old"))
+    for left in (draft, old):
+        shutil.rmtree(left, ignore_errors=True)
     try:
         draft.mkdir(parents=True)
         _check_disk_space(scale, draft)
@@ -156,12 +157,15 @@ def _write(scale: float, parts: int, out: Path, on_progress: OnProgress) -> None
         files = {str(file.relative_to(draft)): file.stat().st_size for file in sorted(draft.rglob("*.parquet"))}
         manifest = DataManifest(scale=scale, parts=parts, generator=generator.version(), files=files)
         (draft / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
-        shutil.rmtree(out, ignore_errors=True)
+        # Not deleted in its place: a part of it would not be known for ours.
+        if out.exists():
+            out.rename(old)
         draft.rename(out)
     except OSError as wrong:
         raise GenerationError(f"--out {str(out)!r}: cannot be written ({os_reason(wrong)})") from wrong
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        for left in (draft, old):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _read_manifest(path: Path) -> DataManifest | None:
@@ -195,11 +199,11 @@ def _settings(scale: float, parts: int, version: str) -> str:
     return f"scale {scale:g} in {count(parts, 'part')} by {version}"
 
 
-def _check_no_other_files(out: Path) -> None:
-    # Only an unfinished data set may be replaced, never a user's other files.
+def _check_no_other_files(out: Path, is_ours: bool) -> None:
+    # Only what this program has made may be replaced, never a user's other files, nor tables that others made.
     if out.exists() and not out.is_dir():
         raise GenerationError(f"--out {str(out)!r}: must be a directory, not a file")
-    others = sorted({path.name for path in out.glob("*")} - {*TABLES, MANIFEST, ANSWERS})
+    others = sorted({path.name for path in out.glob("*")} - ({*TABLES, MANIFEST, ANSWERS} if is_ours else set()))
     if others:
         raise GenerationError(
             f"--out {str(out)!r}: must be a new directory; this one contains other files, such as {others[0]!r}"

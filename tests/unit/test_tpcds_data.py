@@ -82,10 +82,9 @@ def test_a_complete_data_set_is_reused(copy: Path) -> None:
     assert data.open_data(copy).fingerprint() == before
 
 
-@pytest.mark.parametrize("missing", ["store/store.1.parquet", data.MANIFEST])
-def test_an_incomplete_data_set_is_generated_again(made: Path, copy: Path, missing: str) -> None:
+def test_an_incomplete_data_set_is_generated_again(made: Path, copy: Path) -> None:
     before = data.open_data(copy).fingerprint()
-    (copy / missing).unlink()
+    (copy / "store" / "store.1.parquet").unlink()
     assert not data.generate(SCALE, copy).reused
     assert contents(copy) == contents(made)
     assert data.open_data(copy).fingerprint() != before
@@ -105,6 +104,23 @@ def test_another_scale_in_the_same_directory_is_rejected(copy: Path) -> None:
     with pytest.raises(BadInputError, match=r"scale 0\.01 in 1 part by .*, not scale 0\.01 in 2 parts"):
         data.generate(SCALE, copy, parts=2)
     assert data.generate(SCALE, copy).reused
+
+
+@pytest.mark.parametrize("manifest", ["", "{}", '{"scale": 1'])
+def test_a_data_set_whose_manifest_cannot_be_read_is_generated_again(made: Path, copy: Path, manifest: str) -> None:
+    (copy / data.MANIFEST).write_text(manifest)
+    assert not data.generate(SCALE, copy).reused
+    assert contents(copy) == contents(made)
+    assert not list(copy.parent.glob(f".{copy.name}.*"))
+
+
+def test_tables_that_others_made_are_never_replaced(copy: Path) -> None:
+    (copy / data.MANIFEST).unlink()
+    before = contents(copy)
+    assert data.open_data(copy).scale is None
+    with pytest.raises(GenerationError, match=r"must be a new directory; .* such as 'call_center'"):
+        data.generate(SCALE, copy)
+    assert contents(copy) == before
 
 
 def test_other_files_are_never_replaced(tmp_path: Path) -> None:
