@@ -1,10 +1,11 @@
 """Run queries in a Spark session: the library call `qoop.sql`, and the functions that the driver and `tpcds` use."""
 
+import math
 import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -18,19 +19,18 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, counting
-from qoop.engine.failures import message_of, was_cancelled
+from qoop.engine.failures import java_message, message_of, was_cancelled
 from qoop.engine.folders import QueryFolder
 from qoop.engine.identity import data_identity, query_identity
-from qoop.engine.inputs import read_inputs
+from qoop.engine.inputs import read_inputs, tables_named
 from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts, session_tag, settings_of, tagged_beside
 from qoop.engine.persisted import PersistedRows, remove_all
 from qoop.engine.pruning import reads_partitions
 from qoop.engine.session import (
     QueryAsWritten,
-    StatementAsWritten,
     current_moment,
     in_session_of,
-    java_message,
+    is_on,
     query_session,
     require_classic_session,
     syntax_of,
@@ -38,40 +38,43 @@ from qoop.engine.session import (
 )
 from qoop.engine.snapshot import NoSnapshotError, files_read, pin_tables, showing_sources
 from qoop.engine.spark_engine import SparkEngine
+from qoop.engine.statement import StatementAsWritten
 from qoop.engine.stored_limit import StoredLimit
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.verification import Verification
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate
-from qoop.estimate.guard import Guard, PastRun, PlanTime, Verdict, busy_part
+from qoop.estimate.guard import Guard
 from qoop.feedback.profile import fixed_share
+from qoop.known_plans import KnownPlans
 from qoop.parsing.statement import ParsedText, Statement
 from qoop.planner import PlannedQuery
 from qoop.plans.candidates import CutPolicy
-from qoop.plans.plan import Plan, PlanShape, StageName
-from qoop.plans_made import PlansMade
 from qoop.replan.commands import Command
 from qoop.replan.completion import Completion
 from qoop.replan.decision import Rules
 from qoop.replan.events import Event, QueryCancelled
 from qoop.replan.state import QueryCounts
+from qoop.run.earlier_runs import EarlierRuns, Run
 from qoop.run.journal import QueryJournal
 from qoop.run.past_runs import PastRuns
 from qoop.run.query_run import Feed, Outcome, QueryFailedError, QueryRun
 from qoop.run.runs_here import RunsHere
 from yarn_plugin.errors import describe
 
-PlanWhen = Literal["always", "auto"]
+PlanWhen = Literal["always", "auto", "never"]
 
 Place = TypeVar("Place")
 
 _runs_here = RunsHere()
-_plans_made = PlansMade()
+_known_plans = KnownPlans()
 
 PLAN_SETTING = "spark.qoop.plan"
 """The Spark property with the default of `Options.plan`."""
 
+
+PLAN_WANTED = "must be auto, always or never"
 
 MAX_TIMEOUT_S = 1e9
 """The longest timeout in seconds, as timers take no longer ones."""
@@ -92,7 +95,8 @@ class Options:
     """How a query is run.
 
     Args:
-        feed: makes the source of the share; by default a fixed share, the session's default parallelism.
+        feed: makes the source of a share that may change; by default it does not.
+        slots: the share in slots when the query begins; by default the session's default parallelism.
         confirm: tells the arbiter that the query holds no more than a share, by its number.
         expect: tells the arbiter when the query is expected to finish.
         rules: when to switch plans.
@@ -104,18 +108,19 @@ class Options:
         watch: called with every command of the planner.
         plan: "always": plan every query, and cut it into stages wherever large inputs meet. "auto": run it as written
             if Spark is expected to end it before planning could pay off (`gate`), or if no plan is expected to win; cut
-            it only where that costs little. By default the session's `spark.qoop.plan`, or "auto". With `rules.force`
-            or `cut_policy.everywhere` it is "always".
+            it only where that costs little. "never": run it as written, in one stage. By default the session's
+            `spark.qoop.plan`, or "auto". With `rules.force` or `cut_policy.everywhere`, "auto" is "always".
         gate: when a query is worth planning.
         guard: when a query runs as written because its earlier planned runs were slower; None: no runs are recorded.
-        replanning: False: run the query as written, as one stage.
+        replanning: False: as `plan="never"`.
         timeout: seconds after which the query, with its planning, is stopped and fails; by default it may run for ever.
 
     Raises:
-        QoopError: the timeout is no number or out of range, or the checkpoint is no text or empty.
+        QoopError: `slots`, `plan` or the timeout is not one of the values above, or the checkpoint is no text or empty.
     """
 
     feed: Callable[[], Feed] | None = None
+    slots: float | None = None
     confirm: Callable[[int], None] = lambda seq: None
     expect: Callable[[Completion], None] = lambda completion: None
     rules: Rules = field(default_factory=Rules)
@@ -132,7 +137,11 @@ class Options:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
-        seconds, url = self.timeout, self.checkpoint
+        seconds, url, slots = self.timeout, self.checkpoint, self.slots
+        if slots is not None and not (isinstance(slots, int | float) and 0.0 < slots < math.inf):
+            raise QoopError(f"slots {slots!r}: must be a number above 0")
+        if self.plan is not None and self.plan not in get_args(PlanWhen):
+            raise QoopError(f"plan {self.plan!r}: {PLAN_WANTED}")
         if seconds is not None and not (isinstance(seconds, int | float) and 0.0 < seconds <= MAX_TIMEOUT_S):
             raise QoopError(f"timeout {seconds!r}: must be seconds, more than 0 and at most {MAX_TIMEOUT_S:g}")
         if url is not None and not (isinstance(url, str) and url.strip()):
@@ -151,8 +160,8 @@ class Answer:
 def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataFrame:
     """Run a query with replanning and return its result, like `spark.sql`.
 
-    All stages but the last run now; the last one runs when the frame is used. Stage outputs on executors are released
-    when the frame and all frames derived from it have been garbage-collected, those in files when the application ends.
+    All stages but the last run now; the last one runs when the frame is used. Stage outputs that it reads are released
+    when the frame and all frames derived from it have been garbage-collected; those in files when the application ends.
     A statement that stores rows is executed, and the frame is empty.
 
     Raises:
@@ -316,16 +325,18 @@ def _execute_as_written(spark: SparkSession, text: str, options: Options) -> Out
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, reason, ())
 
 
-def _plans_always(spark: SparkSession, options: Options) -> bool:
-    """Whether every query is planned.
+def _plans_when(spark: SparkSession, options: Options) -> PlanWhen:
+    """Which queries are planned.
 
     Raises:
         QoopError: the session's setting is not one of the values.
     """
     chosen = options.plan or spark.conf.get(PLAN_SETTING, "auto")
     if chosen not in get_args(PlanWhen):
-        raise QoopError(f"{PLAN_SETTING} {chosen!r}: must be auto or always")
-    return chosen == "always" or options.rules.force or options.cut_policy.everywhere
+        raise QoopError(f"{PLAN_SETTING} {chosen!r}: {PLAN_WANTED}")
+    if chosen == "never" or not options.replanning:
+        return "never"
+    return "always" if chosen == "always" or options.rules.force or options.cut_policy.everywhere else "auto"
 
 
 def _too_late(seconds: float) -> str:
@@ -411,22 +422,16 @@ class _Query:
     ) -> None:
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._use, self._keeps_metadata, self._began = use, keeps_metadata, time.monotonic()
-        self._past: PastRuns | None = None
-        self._stage_rows: Mapping[StageName, float] = {}
-        self._measured: Mapping[str, PlanTime] = {}
-        self._tried: Sequence[PlanShape] = ()
-        self._given_up: frozenset[str] = frozenset()
-        self._keeps_rows = False
-        self._busy_part: float | None = None
-        self._verdict: Verdict | None = None
         self._planning_s: float | None = None
-        self._is_trial = False
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self.spark = spark
         with _cancelling_after(options.timeout, spark.sparkContext):
             self.written = QueryAsWritten(spark, parsed.text, query)
-        self._always = _plans_always(spark, self._options)
+        self._when = _plans_when(spark, self._options)
+        self._slots = options.slots or float(spark.sparkContext.defaultParallelism)
+        number = hash((spark.sparkContext.applicationId, parsed.text, use))
+        self._earlier = EarlierRuns(options.guard, _runs_here, number, self._slots, is_fixed=options.feed is None)
         self._folder = self._new_folder()
         self._session = spark
         self._checkpoints: Checkpoints | None = None
@@ -470,11 +475,13 @@ class _Query:
         """Run the query to its end; `consume` is part of the last stage; `once`: takes its place if it stores rows."""
         options = self._options
         planned, reason = self._planned
-        rules = replace(options.rules, measured=self._measured, measured_slots=self._slots, stores=once is not None)
-        options = replace(options, rules=rules)
-        if planned is not None and self._verdict is not None and once is None:
-            # Rows that are stored as written could not be left when the trial takes too long.
-            options, reason = self._on_trial(self._verdict, options)
+        rules = replace(
+            options.rules, measured=self._earlier.measured, measured_slots=self._slots, stores=once is not None
+        )
+        # Rows that are stored as written could not be left when the trial takes too long.
+        trial = self._earlier.trial if planned is not None and once is None else None
+        if trial is not None:
+            rules, reason = replace(rules, trial_s=trial.trial_s), trial.reason
         self._checkpoints = self._new_checkpoints()
         with closing(QueryJournal(options.journal, options.warn)) as journal:
             run = QueryRun(
@@ -482,7 +489,7 @@ class _Query:
                 self._parsed.text,
                 planned,
                 reason,
-                options.rules,
+                rules,
                 journal,
                 options.confirm,
                 options.warn,
@@ -500,7 +507,7 @@ class _Query:
                 options.warn,
                 Verification(self.written.analysed, self._session, planned.moment if planned else None, self._pinned),
                 once,
-                measures_result=options.journal is not None or (self._past is not None and self._busy_part is None),
+                measures_result=options.journal is not None or self._earlier.needs_core_seconds,
                 foreground=planned is None
                 and options.feed is None
                 and options.timeout is None
@@ -515,18 +522,24 @@ class _Query:
             timeout = None if self.written.is_command else options.timeout
             with _stopping_after(timeout, self.passed_s, run.send):
                 outcome = run.run(self._engine, feed)
-            self._remember(outcome, is_alone and is_idle(self.spark.sparkContext))
             if is_compared:
-                _runs_here.add(self._text_number, *self._kinds(outcome))
+                ended = Run(outcome, planned, self._planning_s, on_trial=trial is not None)
+                self._earlier.add(ended, is_alone and is_idle(self.spark.sparkContext))
             return outcome
 
     def users(self, frame: DataFrame) -> DataFrame:
         """The frame of the result as one of the user's session."""
+        if not self.is_planned and self._use is not None:
+            # Spark may have optimised it already. A frame that is used later may find other rows in Spark's cache then.
+            return frame
         frame = in_session_of(self.spark, frame)
         return showing_sources(frame, self.written.analysed) if self.is_planned else frame
 
     def hand_over(self, result: DataFrame) -> None:
-        """Release stage outputs when the result and all frames derived from it have been garbage-collected."""
+        """Release stage outputs when nothing reads them: at once, or with the last frame derived from the result."""
+        if self._engine is None or self._engine.result_is_as_written:
+            self.close()
+            return
         self._stop()
         if self._checkpoints is not None:
             self._checkpoints.release_with(result.sparkSession)
@@ -564,19 +577,19 @@ class _Query:
         """Why the query is not planned, as far as that is known without planning it."""
         if self.written.is_command:
             return "the statement is not a SELECT"
-        if not self._options.replanning:
+        if self._when == "never":
             return "replanning is off"
-        if (reason := self._refused() if self._always else self._gated()) is not None:
+        if (reason := self._refused() if self._when == "always" else self._gated()) is not None:
             return reason
         if self._parsed.statement is None:
             return self._parsed.reason
         if self._parsed.statement.writes:
             return "the statement is not a SELECT"
-        return None if self._always else self._guarded()
+        return None if self._when == "always" else self._said_by_earlier_runs()
 
     def _refused(self) -> str | None:
         """Why Spark would refuse the query as written, and not the parts of it that are planned."""
-        if self.spark.conf.get(CROSS_JOINS, "true") == "true":
+        if is_on(self.spark, CROSS_JOINS, "true"):
             return None
         try:
             self.written.analysed._jdf.queryExecution().optimizedPlan()
@@ -588,51 +601,16 @@ class _Query:
         """Why planning the query could not pay off."""
         gate, slots = self._options.gate, self._slots
         try:
-            inputs = read_inputs(self.written.analysed, gate.bytes_to_know(slots))
+            named, length = tables_named(self.written.analysed), len(self._parsed.text)
+            inputs = read_inputs(self.written.analysed, gate.bytes_to_know(slots, named, length), named)
         except (PySparkException, Py4JJavaError):
             return NOT_OPTIMISED
         except Py4JError:
             return None
-        took = _runs_here.seconds(self._text_number, slots) if self._options.guard is not None else None
-        return gate.reason(inputs, slots, took)
+        return gate.reason(inputs, slots, self._earlier.seconds, length)
 
-    @cached_property
-    def _slots(self) -> float:
-        return float(self.spark.sparkContext.defaultParallelism)
-
-    @cached_property
-    def _text_number(self) -> int:
-        """What tells the query from others of this process, roughly."""
-        return hash((self.spark.sparkContext.applicationId, self._parsed.text, self._use))
-
-    def _guarded(self) -> str | None:
+    def _said_by_earlier_runs(self) -> str | None:
         """Why the query runs as written because of its earlier runs."""
-        guard = self._options.guard
-        self._past = self._past_runs()
-        if guard is None or self._past is None:
-            return None
-        is_cold = not any(_runs_here.has_run(self._text_number, planned) for planned in (True, False))
-        past = self._past.read()
-        self._stage_rows = past.counted if self._keeps_rows else {}
-        self._given_up = past.given_up
-        runs = past.runs if any(not run.planned for run in past.runs) else (*self._gated_runs(), *past.runs)
-        self._measured = guard.measured(runs, self._slots, is_cold, self._given_up)
-        self._tried = [shape for signature, shape in past.plans.items() if signature in self._measured]
-        self._verdict = guard.verdict(runs, self._slots, is_cold, self._given_up)
-        if self._verdict is None or self._verdict.trial_s is not None:
-            return None
-        self._busy_part = busy_part(past.runs, is_cold)
-        return self._verdict.reason
-
-    def _gated_runs(self) -> list[PastRun]:
-        """The latest run as written of a query that was not planned before, as it reads little; it is not recorded."""
-        seconds = _runs_here.seconds(self._text_number, self._slots)
-        if seconds is None:
-            return []
-        return [PastRun(False, seconds, self._slots, seconds * self._slots, cold=False, early=True)]
-
-    def _past_runs(self) -> PastRuns | None:
-        """The earlier runs of the query; None if it is not compared with them."""
         frame, options = self.written.analysed, self._options
         if options.guard is None or self._use is None:
             return None
@@ -640,91 +618,9 @@ class _Query:
         try:
             query = query_identity(frame, self._parsed.text, self._use, repr(chosen))
             data = data_identity(frame)
-            self._keeps_rows = data.is_complete
-            return PastRuns(query, data.digest, options.warn)
         except (PySparkException, Py4JError):
             return None
-
-    def _on_trial(self, verdict: Verdict, options: Options) -> tuple[Options, str]:
-        """The options and the reason of a run that measures the query as written."""
-        self._is_trial = True
-        return replace(options, rules=replace(options.rules, trial_s=verdict.trial_s)), verdict.reason
-
-    def _kinds(self, outcome: Outcome) -> set[bool]:
-        """In which ways it ran: planned (True), as written (False)."""
-        planned = {True} if self._planning_s is not None else set()
-        return planned | ({False} if outcome.as_written or self._was_tried(outcome) else set())
-
-    def _remember(self, outcome: Outcome, is_alone: bool) -> None:
-        """Keep how many rows its stages had and, if nothing else ran at the time, how long the run took."""
-        runs, planned = self._timed(outcome) if is_alone else [], self._planned[0]
-        # A query that reads the current time may have other row counts next time.
-        is_lasting = self._keeps_rows and planned is not None and planned.moment is None
-        counted = outcome.stage_rows if is_lasting else {}
-        began, given_up = self._first_plan(outcome), self._given_up_by(outcome)
-        if self._past is not None and (runs or given_up or not counted.items() <= self._stage_rows.items()):
-            self._past.add(runs, counted, {began.signature: began.shape} if began is not None else {}, given_up)
-
-    def _timed(self, outcome: Outcome) -> list[PastRun]:
-        """The times of the run, with planning and, if it ran as written, without.
-
-        A trial that was left because it was late counts as a run as written: that would have taken longer still.
-        """
-        slots, cores = outcome.usage.mean_slots, outcome.usage.core_seconds
-        if not slots:
-            return []
-        if cores is None and self._busy_part is not None:
-            cores = self._busy_part * outcome.seconds * slots
-        first_planned, first_written = (not _runs_here.has_run(self._text_number, planned) for planned in (True, False))
-        is_trial = self._was_tried(outcome)
-        if outcome.as_written and not first_written:
-            _runs_here.add_seconds(self._text_number, outcome.seconds, slots, self._unused())
-        if self._past is None or cores is None:
-            return []
-        runs = []
-        if self._planning_s is not None and not is_trial:
-            # Of an application that is told its share, the next one may be any.
-            kept = outcome.as_written and self._options.feed is None
-            seconds = self._planning_s + outcome.seconds
-            run = PastRun(True, seconds, slots, cores, first_planned, kept)
-            if (began := self._first_plan(outcome)) is not None:
-                expected = outcome.decisions[0].expected
-                run = replace(run, plan=began.signature, switched=outcome.counts.switches > 0, expected=expected)
-            runs.append(run)
-        if outcome.as_written or is_trial:
-            runs.append(PastRun(False, outcome.seconds, slots, cores, first_written))
-        return runs
-
-    def _first_plan(self, outcome: Outcome) -> Plan | None:
-        """The plan that it began with and that its time says something of; None if there is none."""
-        return None if outcome.stopped_planning else self._chosen(outcome, 0)
-
-    def _given_up_by(self, outcome: Outcome) -> set[str]:
-        """The signature of the plan that it gave up: of several the latest."""
-        latest = self._chosen(outcome, -1)
-        return {latest.signature} if latest is not None and outcome.given_up else set()
-
-    def _chosen(self, outcome: Outcome, place: int) -> Plan | None:
-        """The plan of its first (0) or latest (-1) decision; None if that is the query as written, or there is none."""
-        planned = self._planned[0]
-        if planned is None or not outcome.decisions:
-            return None
-        plan = planned.plans[outcome.decisions[place].plan]
-        return None if plan.as_written else plan
-
-    def _unused(self) -> int:
-        """After how many more runs as written the query may be planned for its time, which the gate underestimates."""
-        guard = self._options.guard
-        in_vain = self._planning_s is not None and not self._is_trial and self._options.feed is None
-        return guard.interval - 1 if guard is not None and in_vain else 0
-
-    def _was_tried(self, outcome: Outcome) -> bool:
-        """Whether it was tried as written to the end, or until that was late; not if a trial of it was hopeless."""
-        began_as_written = bool(outcome.decisions) and self._chosen(outcome, 0) is None
-        if not self._is_trial or not began_as_written:
-            return False
-        was_late = any(one.won_by == "late trial" for one in outcome.decisions)
-        return outcome.as_written or (was_late and not outcome.stopped_planning)
+        return self._earlier.consult(PastRuns(query, data.digest, options.warn), data.is_complete)
 
     def _plan(self) -> tuple[PlannedQuery | None, str | None]:
         statement = self._parsed.statement
@@ -737,17 +633,17 @@ class _Query:
             read = files_read(self.written.analysed)
             catalogue = SparkCatalogue(self.spark)
             options, now = self._options, partial(current_moment, self.spark)
-            planned = _plans_made.plan(
+            planned = _known_plans.plan(
                 statement,
                 catalogue,
                 catalogue.statistics,
                 options.cut_policy,
                 options.model,
                 now,
-                fewer_stages=not self._always,
-                counted=self._stage_rows,
-                tried=self._tried,
-                given_up=self._given_up,
+                fewer_stages=self._when == "auto",
+                counted=self._earlier.counted,
+                tried=self._earlier.tried,
+                given_up=self._earlier.given_up,
             )
             self._pinned = pin_tables(read, self._session, catalogue.frames())
         except (CannotSplitError, NoSnapshotError) as reason:

@@ -124,20 +124,21 @@ def _value_count(option: click.Parameter) -> int:
 @click.option(
     "--profile",
     metavar="FILE",
-    help="Without an arbiter: a file with the share over time, a line SECONDS,SLOTS for each change, such as 0,4 and "
-    "then 30,2. The first must be at 0 seconds.",
+    help="Without an arbiter: a file with the share over time, to try what replanning does: a line SECONDS,SLOTS for "
+    "each change, such as 0,4 and then 30,2. The first must be at 0 seconds. Executors stay as they are.",
 )
 @click.option(
     "--slots",
     type=click.FloatRange(0, min_open=True),
-    help="Without an arbiter: a fixed share, in slots. On YARN: number of executors x slots per executor.  "
-    "[default: Spark's default parallelism]",
+    help="Without an arbiter: how many slots plans are made for. Spark is not limited to them: use --num-executors, or "
+    "--master 'local[N]'.  [default: Spark's default parallelism]",
 )
 @click.option(
     "--checkpoint",
     metavar="URL",
     help="Store stage outputs as Parquet files under this URL, such as hdfs:///user/ME/qoop, which all nodes must "
-    "reach. They are deleted when the query ends.  [default: in the executors' memory and on their disks]",
+    "reach. They are deleted when the query ends; what a killed query has left, by your next one.  [default: in the "
+    "executors' memory and on their disks]",
 )
 @click.option(
     "--hysteresis",
@@ -154,11 +155,12 @@ def _value_count(option: click.Parameter) -> int:
 )
 @click.option(
     "--plan",
-    type=click.Choice(["auto", "always"]),
+    type=click.Choice(["auto", "always", "never"]),
     help="auto: a query runs as written if Spark would end it before planning could pay off, or if no plan is expected "
-    "to win. always: plan every query and cut it into stages.  [default: the Spark property spark.qoop.plan, or auto]",
+    "to win. always: plan every query and cut it into stages. never: run it as written.  [default: the Spark property "
+    "spark.qoop.plan, or auto]",
 )
-@click.option("--no-replanning", is_flag=True, help="Run the query as written, in one stage, whatever its share.")
+@click.option("--no-replanning", is_flag=True, help="The same as --plan never: run the query as written.")
 @click.option("--switch-every-stage", is_flag=True, hidden=True, help="For tests: switch join trees after every stage.")
 @click.option(
     "--journal", metavar="FILE", help="Record events and decisions in FILE (JSON lines), replacing an earlier journal."
@@ -177,8 +179,9 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     On YARN:          qoop submit --master yarn --arbiter http://127.0.0.1:8780 --tables DIR QUERY.sql
 
     Options that are not listed below are passed to spark-submit unchanged (--master, --executor-memory, --conf, ...).
-    The spark-submit of SPARK_HOME is used, or else the one installed with pyspark. --queue cannot be given with
-    --arbiter, which assigns a queue to each query.
+    The spark-submit of SPARK_HOME is used, or else the one installed with pyspark. With --arbiter, --num-executors is
+    the most that the query asks for, dynamic allocation is off, and --queue cannot be given, as the arbiter assigns a
+    queue to each query.
 
     The share is a number of slots (tasks that run at the same time): executors x spark.executor.cores /
     spark.task.cpus. It comes from an arbiter (--arbiter), from a file (--profile) or is fixed (--slots).
@@ -215,7 +218,7 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     "--plans",
     type=click.IntRange(1, 64),
     default=4,
-    help="How many plans to print, at least those that are the fastest at some share.  [default: 4]",
+    help="How many plans to print, at least those that would be chosen at some share.  [default: 4]",
 )
 @click.option(
     "--json",
@@ -235,6 +238,9 @@ def explain(
     Prints each plan's join trees and stages (see qoop -h), the estimated seconds to completion at each share, and the
     shares between which another plan is chosen. A share is a number of slots (tasks that run at the same
     time). The query is not run. Without --tables a local Spark session is started to read Spark's catalog.
+
+    Not shown is whether qoop submit would plan the query at all: it runs short ones as written, and it knows the times
+    and row counts of earlier runs. To have a short query run by these plans, use qoop submit --plan always.
     """
     from qoop.explain import explain as run
     from qoop.explain import parse_shares

@@ -11,12 +11,11 @@ from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTa
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import TableStatistics
 from qoop.parsing.moment import Moment
-from qoop.parsing.render import view_name
 from qoop.parsing.spark_sql import Catalogue
-from qoop.parsing.statement import parse_statement
+from qoop.parsing.statement import Statement, parse_statement
 from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
-from qoop.plans.plan import RESULT, Plan, StageId
+from qoop.plans.plan import RESULT, Plan, StageId, view_name
 from qoop.plans.trees import Join, Tree
 from qoop.replan.decision import Progress, Rules, evaluate
 from qoop.replan.first_choice import first_plan
@@ -88,7 +87,7 @@ def _plan(text: str, tables: str | None) -> PlannedQuery:
         folder = FolderCatalogue(tables)
         catalogue, statistics = folder, folder.statistics
         try:
-            return _planned(text, catalogue, statistics)
+            return _planned(parse_statement(text), catalogue, statistics)
         except UnknownTableError as problem:
             similar = did_you_mean(problem.table, folder.tables)
             raise UnknownNameError(f"{problem} in --tables {tables!r}{similar}") from None
@@ -96,14 +95,13 @@ def _plan(text: str, tables: str | None) -> PlannedQuery:
 
     with local_catalogue() as known:
         try:
-            statement = parse_statement(text, known.syntax)
-            return plan(statement, known, known.statistics, CutPolicy(), CostModel(), _now, fewer_stages=True)
+            return _planned(parse_statement(text, known.syntax), known, known.statistics)
         except UnknownTableError as problem:
             raise UnknownNameError(f"{problem} in Spark's catalog; give its directory with --tables") from None
 
 
-def _planned(text: str, catalogue: Catalogue, statistics: Callable[[str], TableStatistics]) -> PlannedQuery:
-    return plan(parse_statement(text), catalogue, statistics, CutPolicy(), CostModel(), _now, fewer_stages=True)
+def _planned(statement: Statement, catalogue: Catalogue, statistics: Callable[[str], TableStatistics]) -> PlannedQuery:
+    return plan(statement, catalogue, statistics, CutPolicy(), CostModel(), _now, fewer_stages=True)
 
 
 def _show(

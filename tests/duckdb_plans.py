@@ -8,12 +8,12 @@ import sqlglot
 
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, distinct_values
-from qoop.parsing.render import stage_query, view_name
+from qoop.parsing.render import stage_query
 from qoop.parsing.spark_sql import DIALECT
 from qoop.parsing.statement import parse_statement
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
-from qoop.plans.plan import RESULT
+from qoop.plans.plan import RESULT, view_name
 
 EVERYWHERE = CutPolicy(everywhere=True)
 

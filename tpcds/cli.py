@@ -28,7 +28,7 @@ JSON = "Also write the results to FILE as JSON."
 def cli() -> None:
     """TPC-DS: generate data, list the 99 queries, run them on an engine and compare the answers.
 
-    Needs `pip install 'yarn-plugin[tpcds]'`. Data comes from tpcgen-cli (Apache License 2.0) instead of the TPC's
+    Needs `pip install '.[tpcds]'` in the clone. Data comes from tpcgen-cli (Apache License 2.0) instead of the TPC's
     dsdgen, query texts from DuckDB's tpcds extension.
     """
 

@@ -23,7 +23,7 @@ def duckdb_module() -> ModuleType:
     try:
         return importlib.import_module("duckdb")
     except ImportError:
-        raise NotInstalledError("duckdb is not installed: pip install 'yarn-plugin[tpcds]'") from None
+        raise NotInstalledError("duckdb is not installed: pip install '.[tpcds]' in the clone") from None
 
 
 @cache
@@ -51,7 +51,7 @@ def _empty() -> Any:
 def _extension_file(duckdb_version: str) -> Path:
     found = importlib.util.find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:
-        raise NotInstalledError(f"{PACKAGE} is not installed: pip install 'yarn-plugin[tpcds]'")
+        raise NotInstalledError(f"{PACKAGE} is not installed: pip install '.[tpcds]' in the clone")
     extensions = Path(found.submodule_search_locations[0]) / "extensions"
     file = extensions / f"v{duckdb_version}" / "tpcds.duckdb_extension"
     if not file.exists():

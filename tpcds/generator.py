@@ -143,4 +143,4 @@ def _program() -> str:
 
 
 def _not_installed() -> NotInstalledError:
-    return NotInstalledError(f"{PROGRAM} is not installed: pip install 'yarn-plugin[tpcds]'")
+    return NotInstalledError(f"{PROGRAM} is not installed: pip install '.[tpcds]' in the clone")

@@ -10,7 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.functions import lit, when
+from pyspark.sql.functions import concat, left, length, lit, sha2, when
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -21,16 +21,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from qoop.engine.analysed import catalogue_statistics, with_analysed
+from qoop.engine.column_statistics import catalogue_statistics, with_analysed
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.listings import file_index, paths_listed
 from qoop.engine.scala import as_float, items, leaves
-from qoop.engine.session import syntax_of
+from qoop.engine.session import is_on, syntax_of
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.latest import Latest
 from qoop.parsing.spark_sql import Types
 from qoop.tables.partitions import partition_statistics
-from qoop.tables.statistics import cached_statistics
+from qoop.tables.statistics import DIGEST, MAX_TEXT, cached_statistics
 
 SAMPLE_ROWS = 1000
 
@@ -43,6 +43,12 @@ CHEAP = {
 """Operators that return rows as they read them; others may process all before they return the first."""
 
 
+MAY_DROP_ALL = {"Filter", "Generate"}
+"""Those of them that may read all rows before they return the first, as few rows meet a filter."""
+
+MAX_FILTERED = 256e6
+"""How many bytes a table may have, by Spark's estimate, to be sampled behind a filter: some seconds of reading."""
+
 LOCAL = "file:"
 
 PRUNING = "spark.sql.optimizer.dynamicPartitionPruning.enabled"
@@ -50,7 +56,8 @@ PRUNING = "spark.sql.optimizer.dynamicPartitionPruning.enabled"
 MAX_SAMPLED = 1000
 """The samples of how many tables are kept."""
 
-_sampled: Latest[tuple[str, str], TableStatistics] = Latest(MAX_SAMPLED)
+_sampled: Latest[str, tuple[str, TableStatistics]] = Latest(MAX_SAMPLED)
+"""By a table and the settings, the digest of its files and their sample."""
 
 
 class SparkCatalogue:
@@ -87,7 +94,7 @@ class SparkCatalogue:
             found = cached_statistics(files) if files else _by_spark_once(frame)
             found = replace(_with_partitions(found, frame, plan, paths), files=float(len(paths)))
             known = with_analysed(found, catalogue_statistics(plan))
-            if (self._spark.conf.get(PRUNING) or "").strip().lower() != "true":
+            if not is_on(self._spark, PRUNING):
                 known = replace(known, partitioned_by=frozenset())
             if self.syntax.case_sensitive:
                 known = _with_exact_names(known, frame.columns)
@@ -161,15 +168,17 @@ def _with_exact_names(known: TableStatistics, names: Sequence[str]) -> TableStat
 
 
 def _by_spark_once(frame: DataFrame) -> TableStatistics:
-    """The same, once until the files of a table change, as a sample takes a job; each time if it reads other things."""
+    """Statistics from Spark: once until a table's files change, as a sample is a job; each time without files."""
     if any(file_index(leaf) is None for leaf in leaves(frame._jdf.queryExecution().analyzed())):
         return _by_spark(frame)
-    key = query_identity(frame), data_identity(frame).digest
-    known = _sampled.get(key)
-    if known is None:
-        known = _by_spark(frame)
-        _sampled.put(key, known)
-    return known
+    # Spark prints no folders, and views of the same name may read others.
+    folders = [str(file_index(leaf).rootPaths()) for leaf in leaves(frame._jdf.queryExecution().analyzed())]
+    table, files = query_identity(frame, *folders), data_identity(frame).digest
+    known = _sampled.get(table)
+    if known is None or known[0] != files:
+        known = files, _by_spark(frame)
+        _sampled.put(table, known)
+    return known[1]
 
 
 def _by_spark(frame: DataFrame) -> TableStatistics:
@@ -200,7 +209,13 @@ def _first_rows(frame: DataFrame) -> tuple[list[str], list[Row]]:
         if isinstance(field.dataType, DateType | TimestampType | TimestampNTZType):
             first, last = (lit(end).cast(field.dataType) for end in ("0002-01-01", "9998-12-31"))
             column = when(column.between(first, last), column)
-        elif not isinstance(field.dataType, NumericType | StringType | BooleanType | BinaryType):
+        elif isinstance(field.dataType, StringType):
+            # Not by pieces of long texts: two of them may start alike.
+            cut = concat(left(column, lit(MAX_TEXT - DIGEST)), left(sha2(column, 256), lit(DIGEST)))
+            column = when(length(column) > MAX_TEXT, cut).otherwise(column)
+        elif isinstance(field.dataType, BinaryType):
+            column = left(sha2(column, 256), lit(DIGEST))
+        elif not isinstance(field.dataType, NumericType | BooleanType):
             continue
         names.append(field.name)
         columns.append(column)
@@ -208,12 +223,14 @@ def _first_rows(frame: DataFrame) -> tuple[list[str], list[Row]]:
 
 
 def _is_plain(frame: DataFrame) -> bool:
-    """Whether the first rows are cheap: in a view that sorts, groups or joins they may cost as much as all."""
+    """Whether the first rows are cheap: in a view that sorts, groups, joins or filters they may cost as much as all."""
     plans = [frame._jdf.queryExecution().optimizedPlan()]
     while plans:
         plan = plans.pop()
-        children = [*items(plan.children())]
-        if children and str(plan.nodeName()).split()[0] not in CHEAP:
+        children, name = [*items(plan.children())], str(plan.nodeName()).split()[0]
+        if children and name not in CHEAP:
+            return False
+        if name in MAY_DROP_ALL and any(as_float(leaf.stats().sizeInBytes()) > MAX_FILTERED for leaf in leaves(plan)):
             return False
         plans += children
     return True

@@ -18,7 +18,7 @@ from qoop.engine.folders import QueryFolder, taken_literally
 from qoop.engine.jobs import settings_of
 from qoop.engine.persisted import PersistedRows, declared_as, filtered_by_rows, remove_all, remove_with
 from qoop.engine.prepared import StageViews
-from qoop.engine.pruning import with_rows_in_plan
+from qoop.engine.pruning import bytes_of_texts, with_rows_in_plan
 from qoop.engine.scala import as_float, items, sequence
 from qoop.engine.session import frame_of
 from qoop.engine.unfinished import (
@@ -44,9 +44,8 @@ COUNT_TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class StoredOutput:
-    """A stored output: its view and size."""
+    """The size of a stored output."""
 
-    view: str
     rows: float
     bytes: float
 
@@ -59,9 +58,7 @@ class Checkpoints(Protocol):
 
     views: StageViews
 
-    def save(
-        self, view: str, frame: DataFrame, attempt: int, whole: bool = False, versions: Versions = UNCHANGED
-    ) -> StoredOutput:
+    def save(self, view: str, frame: DataFrame, whole: bool = False, versions: Versions = UNCHANGED) -> StoredOutput:
         """Compute a frame, store it, and make it readable as `view`.
 
         `whole`: lost parts must never be computed again by themselves. `versions`: those of the outputs that it reads;
@@ -135,9 +132,7 @@ class ExecutorCheckpoints:
     MIN_LOST_FRACTION = 0.25
     """The fraction of partitions from which on a loss is reported to the planner."""
 
-    def save(
-        self, view: str, frame: DataFrame, attempt: int, whole: bool = False, versions: Versions = UNCHANGED
-    ) -> StoredOutput:
+    def save(self, view: str, frame: DataFrame, whole: bool = False, versions: Versions = UNCHANGED) -> StoredOutput:
         """Compute a frame and keep its rows; of a view that was stored before only lost partitions are computed.
 
         Of one that was cancelled, and is computed in the same way again, only those that are not stored. A view that is
@@ -160,7 +155,9 @@ class ExecutorCheckpoints:
                 # One job that builds every partition; counting rows would need a second one with a shuffle.
                 batches.count()
                 stored = self._measured(view, rows, batches.id())
-                readable = _readable(self.session, rows.frame, stored, self.in_plan)
+                readable = rows.frame
+                if self.in_plan and _is_small(stored):
+                    readable = with_rows_in_plan(self.session, rows.frame)
         except BaseException as problem:
             if known is None and not whole and output is not None and was_cancelled(problem):
                 self._keep(view, output)
@@ -234,9 +231,9 @@ class ExecutorCheckpoints:
     def _measured(self, view: str, rows: PersistedRows, identity: int) -> StoredOutput:
         size = rows.size()
         if size.rowCount().isDefined():
-            return StoredOutput(view, as_float(size.rowCount().get()), as_float(size.sizeInBytes()))
+            return StoredOutput(as_float(size.rowCount().get()), as_float(size.sizeInBytes()))
         # Spark has no count if partitions were computed twice because executors were lost meanwhile.
-        return StoredOutput(view, float(rows.frame.count()), stored_bytes(self.session.sparkContext, {identity}))
+        return StoredOutput(float(rows.frame.count()), stored_bytes(self.session.sparkContext, {identity}))
 
     def _note(self, view: str, stored: _Stored) -> None:
         with self._lock:
@@ -300,9 +297,7 @@ class FileCheckpoints:
     _written: int = 0
     _next_check: float = 0.0
 
-    def save(
-        self, view: str, frame: DataFrame, attempt: int, whole: bool = False, versions: Versions = UNCHANGED
-    ) -> StoredOutput:
+    def save(self, view: str, frame: DataFrame, whole: bool = False, versions: Versions = UNCHANGED) -> StoredOutput:
         """Compute a frame and write it to files.
 
         Raises:
@@ -313,7 +308,7 @@ class FileCheckpoints:
         self.folder.create()
         with self._lock:
             self._written += 1
-            path = f"{self.folder.path}/{view}/attempt-{self._written}"
+            path = f"{self.folder.path}/{view}/output-{self._written}"
         counted, rows = counting(frame)
         try:
             counted.write.mode("overwrite").parquet(path)
@@ -329,8 +324,11 @@ class FileCheckpoints:
             self._paths[view] = mark if self.folder.exists(mark) else path
         size = as_float(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
         written = rows()
-        stored = StoredOutput(view, float(read.count()) if written is None else written, size)
-        self.views.define(view, _readable(self.session, filtered_by_rows(read), stored, self.in_plan))
+        stored = StoredOutput(float(read.count()) if written is None else written, size)
+        readable = filtered_by_rows(read)
+        if self.in_plan and _is_small(stored) and bytes_of_texts(read) <= IN_PLAN_BYTES:
+            readable = with_rows_in_plan(self.session, readable)
+        self.views.define(view, readable)
         return stored
 
     def growing(self, least_rows: float) -> dict[str, tuple[float, float]]:
@@ -400,10 +398,9 @@ def _declared_like(read: DataFrame, frame: DataFrame) -> DataFrame:
     return declared_as(read, fields) if any(DECLARED in field.metadata for field in fields) else read
 
 
-def _readable(session: SparkSession, frame: DataFrame, stored: StoredOutput, in_plan: bool) -> DataFrame:
-    """The frame by which a stored output is read."""
-    is_small = stored.rows <= IN_PLAN_ROWS and stored.bytes <= IN_PLAN_BYTES
-    return with_rows_in_plan(session, frame) if in_plan and is_small else frame
+def _is_small(stored: StoredOutput) -> bool:
+    """Whether its rows may be a part of plans."""
+    return stored.rows <= IN_PLAN_ROWS and stored.bytes <= IN_PLAN_BYTES
 
 
 def counting(frame: DataFrame) -> tuple[DataFrame, Callable[[], float | None]]:

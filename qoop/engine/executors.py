@@ -64,6 +64,14 @@ class Executors:
         self._decommissioned &= set(found)
         return found
 
+    def count(self) -> int:
+        """How many executors are registered.
+
+        Raises:
+            Py4JError: Spark does not answer.
+        """
+        return int(self._scala.schedulerBackend().getExecutorIds().size())
+
     def set_target(self, target: int) -> list[str]:
         """Request missing executors or decommission surplus ones. Returns the ids of the latter, without waiting."""
         active = self.active()

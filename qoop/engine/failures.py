@@ -52,6 +52,13 @@ def message_of(problem: BaseException) -> str:
     return _line(text)
 
 
+def java_message(problem: Py4JJavaError) -> str:
+    """The first line of a Java exception's message; its class if it has none."""
+    exception = problem.java_exception
+    lines = str(exception.getMessage() or "").strip().splitlines()
+    return lines[0] if lines else str(exception.getClass().getSimpleName())
+
+
 def is_out_of_room(problem: BaseException) -> bool:
     """Whether a failure of Spark, or one that it wraps, says that no memory or disk was left; False if in doubt."""
     try:

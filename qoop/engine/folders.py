@@ -21,6 +21,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from qoop.errors import QoopError
+from qoop.latest import Latest
 
 ALIVE = "_alive"
 HEARTBEAT_S = 60.0
@@ -40,6 +41,12 @@ HEARTBEAT_FAILED = (
 
 PRIVATE = "700"
 
+NAMED = re.compile(r"(\d+-[0-9a-f]{6}|[0-9a-f]{8})$")
+"""How the names of folders end that queries make."""
+
+SWEEP_S = 600.0
+"""Seconds after which a process looks for abandoned folders with the same prefix again."""
+
 
 def taken_literally(path: str) -> str:
     """A path in which Hadoop takes no character for a pattern."""
@@ -47,7 +54,7 @@ def taken_literally(path: str) -> str:
 
 
 class QueryFolder:
-    """The folder `prefix` + `name`. Creating it also deletes the user's abandoned folders with the same prefix.
+    """The folder `prefix` + `name`. Creating it now and then deletes the user's abandoned folders with this prefix.
 
     Args:
         prefix: the common start of the paths of such folders.
@@ -69,7 +76,7 @@ class QueryFolder:
         self._created = False
 
     def create(self) -> None:
-        """Create the folder if it does not exist yet, and delete what killed queries of this user have left.
+        """Create the folder if it does not exist yet; now and then delete what killed queries of this user have left.
 
         Raises:
             QoopError: it was deleted, as the query has ended.
@@ -85,7 +92,9 @@ class QueryFolder:
             self._system.deleteOnExit(self._at(self.path))
             self._created = True
             _heartbeats.add(self)
-        self._delete_abandoned()
+        swept = _swept.get(self._prefix)
+        if swept is None or time.monotonic() - swept >= SWEEP_S:
+            self._delete_abandoned()
 
     def exists(self, path: str) -> bool:
         """Whether a path exists on this file system."""
@@ -94,6 +103,10 @@ class QueryFolder:
     def move(self, name: str, path: str) -> bool:
         """Rename a file or folder inside it to `path`; False if the file system refuses."""
         return bool(self._system.rename(self._at(f"{self.path}/{name}"), self._at(path)))
+
+    def remove(self, path: str) -> None:
+        """Delete a path on this file system, with all that is in it."""
+        self._system.delete(self._at(path), True)
 
     def delete(self) -> None:
         """Delete the folder with its contents."""
@@ -119,9 +132,11 @@ class QueryFolder:
             found = list(self._system.globStatus(self._at(f"{taken_literally(self._prefix)}*")) or ())
         except Exception:  # noqa: BLE001 - the next query tries again
             return
+        _swept.put(self._prefix, time.monotonic())
         for folder in found:
             try:
-                if str(folder.getOwner()) == owner and self._is_abandoned(folder.getPath(), now):
+                is_named = NAMED.search(str(folder.getPath().getName())) is not None
+                if is_named and str(folder.getOwner()) == owner and self._is_abandoned(folder.getPath(), now):
                     self._system.delete(folder.getPath(), True)
             except Exception:  # noqa: BLE001 - another query may have deleted it first, or it is not ours to delete
                 continue
@@ -242,6 +257,9 @@ class Heartbeats:
 
 
 _heartbeats = Heartbeats()
+
+_swept: Latest[str, float] = Latest(1000)
+"""When this process has looked for abandoned folders, by their prefix: there may be many, and each is asked for."""
 
 
 def _this_process() -> str:

@@ -16,8 +16,11 @@ from qoop.engine.scala import MAX_FIELDS, items, leaves, printed
 from qoop.estimate.gate import Inputs
 from qoop.latest import Latest
 
-MAX_LEAVES = 200
-"""How many tables are looked at; those of a query that names more count as one of unknown size."""
+MAX_ASKED = 200
+"""Of how many tables Spark is asked for the size, if its plan does not have it; others count as of unknown size.
+
+A table that is read several times in the same way is one of them.
+"""
 
 MAX_FILES = 50
 """How many files are listed to learn a size; a table of more files counts as one of unknown size."""
@@ -26,6 +29,9 @@ MAX_CROWDED, CROWDED_S = 1000, 600.0
 """How many tables of more files are remembered, and for how many seconds, so that not every query lists them."""
 
 _crowded: Latest[tuple[str, ...], float] = Latest(MAX_CROWDED)
+
+NO_TABLES = ("CTERelationRef", "OneRowRelation", "LocalRelation")
+"""Leaves of plans that read no table, as Spark prints them."""
 
 UNKNOWN_BYTES = 2.0**62
 """Sizes from which on Spark means that it knows none (spark.sql.defaultSizeInBytes)."""
@@ -45,6 +51,9 @@ IN_MEMORY = 2.7
 Of TPC-DS's large tables in Parquet: 2.5 to 3.1.
 """
 
+WHOLE_TABLE = re.compile(r"Relation [^\[\s].*Statistics\(")
+"""A table of the catalog that Spark has sized."""
+
 INDENT = re.compile(r"^(?:[:\s]  |[:+]- )*")
 """What Spark prints before an operator: three characters for each level."""
 
@@ -62,8 +71,8 @@ class _Operator(NamedTuple):
     text: str
 
 
-def read_inputs(frame: DataFrame, enough: float) -> Inputs:
-    """The inputs of a query.
+def read_inputs(frame: DataFrame, enough: float, named: int = 0) -> Inputs:
+    """The inputs of a query that names so many tables.
 
     Spark is asked once for its whole plan, and again only for tables whose size it does not know. One table of
     `enough` bytes, or of a size that cannot be known, settles what becomes of a query that reads all rows: then the
@@ -75,17 +84,30 @@ def read_inputs(frame: DataFrame, enough: float) -> Inputs:
     text = printed(plan, sizes=True)
     operators = list(_operators(text))
     # Columns of the result need not be named by an operator.
-    named = Counter(COLUMN.findall(text) + COLUMN.findall(str(plan.output().toString())))
-    found, early = _leaves(operators)[: MAX_LEAVES + 1], _stops_early(operators)
-    sizes = [(leaf, _bytes_read(leaf.text, named)) for leaf in found[:MAX_LEAVES]]
+    columns = Counter(COLUMN.findall(text) + COLUMN.findall(str(plan.output().toString())))
+    early = _stops_early(operators)
+    sizes = [(leaf, _bytes_read(leaf.text, columns)) for leaf in _leaves(operators)]
     if early or all(size is None or size < enough for _, size in sizes):
         files, settled = _Files(frame, enough), False
+        answers: dict[tuple[str, tuple[bool, ...]], float | None] = {}
         for place, (leaf, size) in enumerate(sizes):
             if size is None and not settled:
-                asked = _by_asking(plan, leaf, named, files)
+                read = tuple(columns[one] > 1 for one in COLUMN.findall(leaf.text))
+                # Spark prints neither the folders of a view nor partitions that it has not sized.
+                place_of = "" if WHOLE_TABLE.match(leaf.text) else str(place)
+                kind = place_of + COLUMN.sub("", leaf.text), read
+                if kind not in answers and len(answers) < MAX_ASKED:
+                    answers[kind] = _by_asking(plan, leaf, columns, files)
+                asked = answers.get(kind)
                 sizes[place] = leaf, asked
                 settled = not early and (asked is None or asked >= enough)
-    return Inputs((*(size for _, size in sizes), *(None for _ in found[MAX_LEAVES:])), early)
+    return Inputs(tuple(size for _, size in sizes), early, named)
+
+
+def tables_named(frame: DataFrame) -> int:
+    """How many tables a query names, those included that Spark does not read; without those in subqueries."""
+    lines = str(frame._jdf.queryExecution().analyzed().collectLeaves().mkString("\n")).splitlines()
+    return sum(bool(line) and not line.startswith(NO_TABLES) for line in lines)
 
 
 def _size(plan: Any) -> None:

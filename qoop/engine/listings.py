@@ -17,7 +17,7 @@ SOURCES = "org.apache.spark.sql.execution.datasources"
 AS_LISTED = "as-listed-by-qoop"
 """The scheme of the paths of copies for frames (`AsListed`), which no application writes to."""
 
-LISTED = re.compile(r"^\w*FileStatus\{path=(.*?); isDirectory=", re.MULTILINE)
+LISTED = re.compile(r"^\w*FileStatus\{path=(.*?); isDirectory=(?:true|false); ", re.MULTILINE | re.DOTALL)
 """A path, as Hadoop prints what it knows of a file."""
 
 

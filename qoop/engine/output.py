@@ -1,6 +1,5 @@
 """A result as files: written next to its path, and renamed when it is complete."""
 
-import itertools
 import uuid
 from types import TracebackType
 from typing import Self
@@ -8,8 +7,8 @@ from typing import Self
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.engine.failures import java_message
 from qoop.engine.folders import QueryFolder
-from qoop.engine.session import java_message
 from qoop.errors import QoopError
 
 
@@ -25,7 +24,6 @@ class OutputFiles:
 
     def __init__(self, spark: SparkSession, path: str, form: str) -> None:
         self._given, self._path, self._form = path, path.rstrip("/"), form
-        self._numbers = itertools.count(1)
         try:
             self._draft = QueryFolder(spark, f"{self._path}.qoop-", uuid.uuid4().hex[:8])
             if self._draft.exists(self._path):
@@ -44,9 +42,13 @@ class OutputFiles:
 
     def store(self, frame: DataFrame) -> str:
         """Write rows where nobody reads them yet; returns their name for `publish`. Called once for each attempt."""
-        name = f"rows-{next(self._numbers)}"
+        # Not a name that another query with the same path uses: what is moved there by both can be told apart.
+        name = f"rows-{uuid.uuid4().hex[:8]}"
         writer = frame.write.option("header", "true") if self._form == "csv" else frame.write
-        writer.format(self._form).save(f"{self._draft.path}/{name}")
+        try:
+            writer.format(self._form).save(f"{self._draft.path}/{name}")
+        finally:
+            self._draft.delete_again()
         return name
 
     def publish(self, name: str) -> None:
@@ -57,7 +59,10 @@ class OutputFiles:
         """
         try:
             if not self._draft.exists(self._path) and self._draft.move(name, self._path):
-                return
+                if not self._draft.exists(f"{self._path}/{name}"):
+                    return
+                # Another query was faster: file systems then move rows into what it has written.
+                self._draft.remove(f"{self._path}/{name}")
         except Py4JJavaError as problem:
             raise self._error(java_message(problem)) from None
         raise self._error("the result could not be renamed to this path and was discarded; choose another path")

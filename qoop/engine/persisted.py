@@ -11,7 +11,8 @@ from pyspark.sql.functions import coalesce, concat, lit, nanvl
 from pyspark.sql.types import DataType, DoubleType, FloatType, StringType, StructField, StructType
 
 from qoop.engine.connection import java_class
-from qoop.engine.session import CATALYST, frame_of, java_message
+from qoop.engine.failures import java_message
+from qoop.engine.session import CATALYST, frame_of
 
 RELEASE = "qoop-release"
 """The name of threads that remove rows which nothing reads any more."""

@@ -57,7 +57,10 @@ class StageViews:
 
 @dataclass(frozen=True, slots=True)
 class AnalysedQuery:
-    """A query that Spark has analysed; `exact`: see `has_exact_values`. `reads`: the versions of the views in it."""
+    """A query that Spark has analysed. `exact`: see `has_exact_values`; only of a query whose rows are stored.
+
+    `reads`: the versions of the views in it.
+    """
 
     frame: DataFrame
     exact: bool
@@ -86,8 +89,8 @@ class PreparedQueries:
             if not self._closed.is_set() and query not in self._queries:
                 self._queries[query] = self._thread.submit(self._analysed_later, query, reads)
 
-    def take(self, query: str, reads: Collection[str]) -> AnalysedQuery:
-        """The analysed query, to be computed once.
+    def take(self, query: str, reads: Collection[str], stored: bool = True) -> AnalysedQuery:
+        """The analysed query, to be computed once; `stored`: whether its rows are stored.
 
         Raises:
             pyspark.errors.PySparkException: Spark rejects it.
@@ -97,7 +100,7 @@ class PreparedQueries:
         found = None if begun is None or begun.cancel() else begun.result()
         if found is not None and found.reads == self._views.versions(reads):
             return found
-        return self._analysed(query, reads)
+        return self._analysed(query, reads, stored)
 
     def close(self) -> None:
         """Prepare no more queries."""
@@ -116,7 +119,7 @@ class PreparedQueries:
         except Exception:  # noqa: BLE001 - the stage itself reports what is wrong
             return None
 
-    def _analysed(self, query: str, reads: Collection[str]) -> AnalysedQuery:
+    def _analysed(self, query: str, reads: Collection[str], stored: bool = True) -> AnalysedQuery:
         versions = self._views.versions(reads)
         frame = self._session.sql(query)
-        return AnalysedQuery(frame, has_exact_values(frame), versions)
+        return AnalysedQuery(frame, stored and has_exact_values(frame), versions)

@@ -4,10 +4,14 @@ At run time Spark skips the partitions of a table that no row of a small join in
 input is filtered, or if its rows are in the plan: rows that it has cached, or reads from files, count as unfiltered.
 """
 
+import math
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import octet_length
+from pyspark.sql.functions import sum as sum_of
+from pyspark.sql.types import AtomicType, BinaryType, StringType
 
 from qoop.engine.connection import java_class
 from qoop.engine.scala import leaves
@@ -25,6 +29,19 @@ def _partition_columns(leaf: Any) -> int:
     except Py4JError:
         # Not a table of files.
         return 0
+
+
+def bytes_of_texts(stored: DataFrame) -> float:
+    """How many bytes the texts of a stored frame have, which files may hold in far fewer; infinite if it is nested."""
+    kinds = [field.dataType for field in stored.schema.fields]
+    if not all(isinstance(kind, AtomicType) and kind.typeName() != "variant" for kind in kinds):
+        return math.inf
+    numbered = stored.toDF(*map(str, range(len(kinds))))
+    texts = [numbered[str(place)] for place, kind in enumerate(kinds) if isinstance(kind, StringType | BinaryType)]
+    if not texts:
+        return 0.0
+    found = numbered.select(*(sum_of(octet_length(text)) for text in texts)).first()
+    return float(sum(size or 0 for size in found or ()))
 
 
 def with_rows_in_plan(session: SparkSession, stored: DataFrame) -> DataFrame:

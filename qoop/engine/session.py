@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
@@ -45,6 +45,8 @@ STAGE_CONF: Mapping[str, str] = {
     # analyses a text. The names of CTEs in generated SQL are different from each other, so whose takes precedence does
     # not matter.
     CTE_POLICY: "LEGACY",
+    # Spark would read a table that is pinned by the options that it has in the catalogue by then.
+    "spark.sql.legacy.readFileSourceTableCacheIgnoreOptions": "true",
     # Literals in generated SQL have escapes.
     "spark.sql.parser.escapedStringLiterals": "false",
     # Outputs that are stored as files are read as they were, whatever the user's own files are written for. Where Spark
@@ -55,9 +57,22 @@ STAGE_CONF: Mapping[str, str] = {
 }
 
 
+OLDEST_SPARK = 4
+"""The first of Spark's major versions with the classes that are used here."""
+
+
 def spark_home() -> Path:
-    """The user's Spark (SPARK_HOME), or the one that came with pyspark."""
+    """The user's Spark (SPARK_HOME), or the one that came with pyspark.
+
+    Raises:
+        QoopError: SPARK_HOME has no Spark.
+    """
     home = os.environ.get("SPARK_HOME")
+    if home and not Path(home, "bin", "spark-submit").exists():
+        raise QoopError(
+            f"SPARK_HOME {home!r}: has no bin/spark-submit; set it to an installation of Spark 4, or unset it to use "
+            "the Spark that came with pyspark"
+        )
     return Path(home) if home else Path(pyspark.__file__).parent
 
 
@@ -68,7 +83,7 @@ def query_session(spark: SparkSession) -> SparkSession:
     """
     copy = _wrapped(spark, spark._jsparkSession.cloneSession())
     for name, value in STAGE_CONF.items():
-        if name != CTE_POLICY or not _is_on(spark, VIEWS_FOLLOW_SETTINGS):
+        if name != CTE_POLICY or not is_on(spark, VIEWS_FOLLOW_SETTINGS):
             copy.conf.set(name, value)
     return copy
 
@@ -79,7 +94,7 @@ def why_names_differ(spark: SparkSession) -> str | None:
     catalog = str(catalogs.currentCatalog().name())
     if catalog != "spark_catalog":
         return f"the session's current catalog is {catalog}; stages run in spark_catalog"
-    path = _sql_path(spark).lower()
+    path = sql_path(spark).lower()
     before, session, _ = path.partition(SESSION_PATH)
     if not session:
         return f"the session's SQL path has no {SESSION_PATH}, where stages have their outputs"
@@ -88,7 +103,7 @@ def why_names_differ(spark: SparkSession) -> str | None:
     return None
 
 
-def _sql_path(spark: SparkSession) -> str:
+def sql_path(spark: SparkSession) -> str:
     """Where Spark looks for names, one place after the other."""
     try:
         return str(spark._jsparkSession.sessionState().catalogManager().currentPathString())
@@ -126,6 +141,8 @@ def require_classic_session(spark: Any) -> None:
             "spark: is a Spark Connect session; qoop needs Spark's driver in this process, such as from "
             "SparkSession.builder.master(...)"
         )
+    if int(pyspark.__version__.partition(".")[0]) < OLDEST_SPARK:
+        raise QoopError(f"spark: is Spark {pyspark.__version__}; qoop needs Spark {OLDEST_SPARK} or later")
     if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
         raise QoopError(
             "PYSPARK_PIN_THREAD: is not true; qoop needs a thread of the JVM for each of Python's, as stages have tags "
@@ -135,16 +152,19 @@ def require_classic_session(spark: Any) -> None:
 
 def syntax_of(spark: SparkSession) -> Syntax:
     """How a session reads SQL, by its settings."""
-    ansi = _is_on(spark, "spark.sql.ansi.enabled")
+    ansi = is_on(spark, "spark.sql.ansi.enabled")
     return Syntax(
-        case_sensitive=_is_on(spark, "spark.sql.caseSensitive"),
-        quoted_names=ansi and _is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers"),
-        raw_strings=_is_on(spark, "spark.sql.parser.escapedStringLiterals"),
+        case_sensitive=is_on(spark, "spark.sql.caseSensitive"),
+        quoted_names=ansi and is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers"),
+        raw_strings=is_on(spark, "spark.sql.parser.escapedStringLiterals"),
     )
 
 
-def _is_on(spark: SparkSession, name: str) -> bool:
-    return (spark.conf.get(name) or "").strip().lower() == "true"
+def is_on(spark: SparkSession, name: str, default: str | None = None) -> bool:
+    """Whether a boolean setting is on, as Spark reads it; `default`: its value in a Spark that does not know it."""
+    return (
+        (spark.conf.get(name) if default is None else spark.conf.get(name, default)) or ""
+    ).strip().lower() == "true"
 
 
 def current_moment(spark: SparkSession) -> Moment:
@@ -162,7 +182,7 @@ def is_script(spark: SparkSession, text: str) -> bool:
     """Whether a text that Spark has accepted is a script (`BEGIN ... END`): Spark has executed all its statements."""
     if BEGIN.search(text) is None:
         return False
-    return str(_parser(spark).parsePlan(text).getClass().getSimpleName()) == "CompoundBody"
+    return str(parser_of(spark).parsePlan(text).getClass().getSimpleName()) == "CompoundBody"
 
 
 def columns_of(frame: DataFrame) -> list[tuple[str, str]]:
@@ -208,14 +228,7 @@ def _identities(plan: Any) -> set[int]:
     return {int(printed_as or written_as) for printed_as, written_as in IDENTITY.findall(text)}
 
 
-def java_message(problem: Py4JJavaError) -> str:
-    """The first line of a Java exception's message; its class if it has none."""
-    exception = problem.java_exception
-    lines = str(exception.getMessage() or "").strip().splitlines()
-    return lines[0] if lines else str(exception.getClass().getSimpleName())
-
-
-def _parser(spark: SparkSession) -> Any:
+def parser_of(spark: SparkSession) -> Any:
     """Spark's parser, as the session is configured."""
     return spark._jsparkSession.sessionState().sqlParser()
 
@@ -291,143 +304,6 @@ class QueryAsWritten:
 
     def _new_frame(self) -> DataFrame:
         return self._spark.sql(self.text) if self._parsed is None else frame_of(self._spark, self._parsed)
-
-
-FILES = {"parquet", "orc", "csv", "json", "text", "avro"}
-"""Sources whose rows Spark writes as files."""
-
-COMMITTERS = (
-    "spark.sql.sources.commitProtocolClass",
-    "spark.sql.sources.outputCommitterClass",
-    "spark.sql.parquet.output.committer.class",
-)
-"""Settings of how written files are committed."""
-
-
-WRITE_SETTINGS = (
-    "spark.sql.sources.partitionOverwriteMode",
-    "spark.sql.storeAssignmentPolicy",
-    "spark.sql.sources.default",
-    "spark.sql.legacy.createHiveTableByDefault",
-    "spark.sql.hive.convertCTAS",
-    "spark.sql.session.timeZone",
-    "spark.sql.timestampType",
-    "spark.sql.parquet.outputTimestampType",
-    "spark.sql.parquet.datetimeRebaseModeInWrite",
-    "spark.sql.defaultColumn.useNullsForMissingDefaultValues",
-    "spark.sql.charAsVarchar",
-    "spark.sql.legacy.charVarcharAsString",
-    "spark.sql.caseSensitive",
-    "spark.sql.ansi.enabled",
-)
-"""Settings of which rows a statement replaces, how values are converted, and what kind of table is created."""
-
-
-COLLATIONS = "spark.sql.collation.schemaLevel.enabled"
-"""The setting under which databases may have a collation."""
-
-
-class StatementAsWritten:
-    """A statement that stores the rows of a query, as Spark parses it.
-
-    Raises:
-        pyspark.errors.PySparkException: Spark rejects the text.
-    """
-
-    def __init__(self, spark: SparkSession, text: str) -> None:
-        self._spark = spark
-        self._plan = _parser(spark).parsePlan(text)
-        self._resolved_by: Mapping[str, str] = {}
-
-    @property
-    def query(self) -> Any:
-        """Spark's parse of its query; None if it has none that can be replaced.
-
-        Of a query in CREATE TABLE AS, Spark gives texts the collation of the database; by itself it has others.
-        """
-        if self._spark.conf.get(COLLATIONS, "false") == "true" and not self._inserts():
-            return None
-        children = self._plan.children()
-        try:
-            query = self._plan.query()
-        except Py4JError:
-            return None
-        return query if children.size() and children.last().equals(query) else None
-
-    def _inserts(self) -> bool:
-        return str(self._plan.getClass().getSimpleName()).startswith("Insert")
-
-    def check(self) -> None:
-        """Have Spark analyse it without executing it, so that errors appear before any work is done.
-
-        Raises:
-            pyspark.errors.PySparkException: Spark rejects the statement.
-        """
-        self._resolved_by = self._resolving(self._plan)
-
-    @property
-    def is_atomic(self) -> bool:
-        """Whether Spark stores no row if computing one fails: it writes files, and shows them when all are written."""
-        plan = self._analysed(self._plan)
-        kind = str(plan.getClass().getSimpleName())
-        if kind == "CreateDataSourceTableAsSelectCommand":
-            provider = plan.table().provider()
-            return provider.isDefined() and str(provider.get()).lower() in FILES and self._commits_last()
-        return kind == "InsertIntoHadoopFsRelationCommand" and self._commits_last()
-
-    def _commits_last(self) -> bool:
-        """Whether Spark moves the files of all tasks at the end; not if the user has chosen how they are committed."""
-        state = self._spark._jsparkSession.sessionState()
-        if any(state.conf().contains(name) for name in COMMITTERS):
-            return False
-        return str(state.newHadoopConf().get("mapreduce.fileoutputcommitter.algorithm.version")) == "1"
-
-    def _analysed(self, statement: Any) -> Any:
-        state = self._spark._jsparkSession.sessionState()
-        skip = java_class(self._spark._jvm, "org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
-        execution = state.executePlan(statement, skip)
-        execution.assertAnalyzed()
-        return execution.analyzed()
-
-    def _resolving(self, statement: Any) -> dict[str, str]:
-        """What decides which table it stores rows in, and which partitions it replaces."""
-        catalogs = self._spark._jsparkSession.sessionState().catalogManager()
-        current = {
-            "the current catalog": str(catalogs.currentCatalog().name()),
-            "the current database": ".".join(map(str, catalogs.currentNamespace())),
-            "the SQL path": _sql_path(self._spark),
-            "the table": self._target(self._analysed(statement)),
-        }
-        return current | {name: self._spark.conf.get(name) or "" for name in WRITE_SETTINGS}
-
-    def _target(self, analysed: Any) -> str:
-        """What a statement stores rows in: the place of files, and columns with their defaults, if it is known."""
-        kind = str(analysed.getClass().getSimpleName())
-        if kind == "InsertIntoHiveTable":
-            table = analysed.table()
-            return f"{table.location()} with {table.schema().json()}"
-        if kind != "InsertIntoHadoopFsRelationCommand":
-            return kind
-        known = analysed.catalogTable()
-        columns = known.get().schema().json() if known.isDefined() else analysed.outputColumnNames().mkString(", ")
-        return f"{analysed.outputPath()} with {columns}"
-
-    def execute(self, rows: DataFrame) -> None:
-        """Execute it, once checked, with these rows in place of its query's.
-
-        Raises:
-            QoopError: it would be resolved differently than when the query began; nothing is stored.
-        """
-        children = [*items(self._plan.children())]
-        children[-1] = rows._jdf.queryExecution().logical()
-        statement = self._plan.withNewChildren(sequence(self._spark._jvm, children))
-        for name, now in self._resolving(statement).items():
-            before = self._resolved_by[name]
-            if now != before:
-                raise QoopError(
-                    f"{name}: was {before!r} when the statement began, and is {now!r}; nothing was stored; run it again"
-                )
-        frame_of(self._spark, statement)
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:

@@ -5,6 +5,7 @@ listings that Spark made for the query as written are given to the session of th
 read by such a listing make a query run as written.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,10 +24,10 @@ from qoop.engine.listings import (
     with_listing,
 )
 from qoop.engine.persisted import define_view
-from qoop.engine.scala import items, leaves, sequence, stored_rows
+from qoop.engine.scala import items, leaves, printed, sequence, stored_rows
 from qoop.engine.session import CATALYST, frame_of
 from qoop.errors import QoopError
-from qoop.parsing.blocks import PREFIX
+from qoop.plans.plan import PREFIX
 
 CACHED = "spark.sql.filesourceTableRelationCacheSize"
 
@@ -45,20 +46,35 @@ SAME_EACH_TIME = {
 """Leaves of plans that hold or make their rows themselves."""
 
 
-PARTIAL_RESULTS = "spark.sql.json.enablePartialResults"
+NULL_STRUCTS = "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing"
 
 READING_SETTINGS = {
     "ignoreCorruptFiles": "spark.sql.files.ignoreCorruptFiles",
     "ignoreMissingFiles": "spark.sql.files.ignoreMissingFiles",
     "columnNameOfCorruptRecord": "spark.sql.columnNameOfCorruptRecord",
-    PARTIAL_RESULTS: PARTIAL_RESULTS,
+    NULL_STRUCTS: NULL_STRUCTS,
 }
 """Settings of how files are read, by the options of a table that take their place; one has none."""
 
 SKIPPING = ("ignoreCorruptFiles", "ignoreMissingFiles")
 
-MAY_BE_MALFORMED = ("CSVFileFormat", "JsonFileFormat", "XmlFileFormat")
-"""Spark's readers that may not understand a row."""
+READ_IN_ONE_GO = ("JsonFileFormat", "XmlFileFormat")
+"""Spark's readers that may leave out, or fill with NULL, a whole row for a part of it that they do not understand.
+
+Whether they meet that part depends on the columns that they read, and on the filters that they apply meanwhile.
+"""
+
+
+OF_BLOCKS = re.compile(
+    r"\.file_block_|_metadata#\d+L?(?!\.(file_(path|name|size|modification_time)|row_index)\b)", re.IGNORECASE
+)
+"""Columns of how Spark divides files among tasks, as it prints them, or all that it knows of a row's file.
+
+How it divides them depends on all that a plan reads of a table.
+"""
+
+RELATION = "Relation "
+"""What is in the line of a table, which has all columns."""
 
 
 class NoSnapshotError(QoopError):
@@ -75,6 +91,9 @@ def files_read(written: DataFrame) -> list[Any]:
         NoSnapshotError: something that it reads cannot be read in one version.
     """
     refuse_cached_files(written)
+    lines = printed(written._jdf.queryExecution().analyzed()).splitlines()
+    if any(OF_BLOCKS.search(line) for line in lines if RELATION not in line):
+        raise NoSnapshotError("how files are divided among tasks (_metadata.file_block...) depends on the plan")
     session, found, counted = written.sparkSession, [], set[int]()
     settings = _reading_settings(session)
     for leaf in _leaves(written):
@@ -82,7 +101,7 @@ def files_read(written: DataFrame) -> list[Any]:
             continue
         index = file_index(leaf)
         if index is None:
-            raise NoSnapshotError(f"{_name(leaf)} has no list of files that all stages could read")
+            raise NoSnapshotError(f"{_name(leaf)} is not read by a list of files, so stages could see other rows")
         _refuse_rows_by_columns(leaf, settings)
         if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
             identity = identity_of(session, index)
@@ -132,11 +151,15 @@ def pin_tables(read: Sequence[Any], session: SparkSession, named: Mapping[str, D
         places = "\n".join(sorted(str(index.rootPaths().mkString("\n")).splitlines()))
         first, known = listed.setdefault(places, (identity, index))
         if identity != first and not _lists_the_same(known, index, session):
-            raise NoSnapshotError(f"files under {_paths(index)} are read by two lists of them, which are different")
+            raise NoSnapshotError(
+                f"files under {_paths(index)} are read by two lists of them, as some were added between two reads"
+            )
         if leaf.catalogTable().isDefined():
-            if identity in pairs:
-                continue
             table = str(leaf.catalogTable().get().identifier().unquotedString())
+            if identity in pairs:
+                if not leaf.relation().options().equals(pairs[identity][0].relation().options()):
+                    raise NoSnapshotError(f"{table} is read with two sets of options")
+                continue
             if table in pinned:
                 raise NoSnapshotError(f"{table} is read by two lists of its files, as a name and in a view")
             pinned.add(table)
@@ -146,7 +169,9 @@ def pin_tables(read: Sequence[Any], session: SparkSession, named: Mapping[str, D
             found = (file_index(other) for frame in named.values() for other in _leaves(frame))
             stored = {identity_of(session, other) for other in found if other is not None}
         if identity not in stored:
-            raise NoSnapshotError(f"files under {_paths(index)} are listed each time that the query names them")
+            raise NoSnapshotError(
+                f"files under {_paths(index)} are listed each time that the query names them; read them by a view"
+            )
     if pinned:
         _refuse_forgetting(session, len(pinned))
     for name, frame in named.items():
@@ -162,22 +187,27 @@ def _reading_settings(session: SparkSession) -> dict[str, str]:
 def _refuse_rows_by_columns(leaf: Any, settings: Mapping[str, str]) -> None:
     """Refuse files of which Spark skips other rows if it reads other columns: a stage may read more than the query."""
     relation = leaf.relation()
-    pairs = (line.partition(" -> ") for line in str(relation.options().mkString("\n")).splitlines())
-    options = {**settings, **{name.strip().lower(): value.strip() for name, _, value in pairs}}
+    # One by one: their values may have any characters.
+    given = {str(one._1()).strip().lower(): str(one._2()).strip() for one in items(relation.options().toSeq())}
+    options = {**settings, **given}
     skipping = next((name for name in SKIPPING if options[name.lower()].lower() == "true"), None)
     if skipping is not None:
         raise NoSnapshotError(f"{skipping} is on, so stages could skip other files than the query as written")
     kind = str(relation.fileFormat().getClass().getSimpleName())
-    if kind not in MAY_BE_MALFORMED:
-        return
+    if kind in READ_IN_ONE_GO or (kind == "CSVFileFormat" and _csv_depends_on_columns(relation, options)):
+        raise NoSnapshotError(f"which rows of {_name(leaf)} are malformed depends on the columns that are read")
+    if kind == "ParquetFileFormat" and options[NULL_STRUCTS.lower()].lower() == "true":
+        raise NoSnapshotError(f"{NULL_STRUCTS} is on, so which structs are NULL depends on the fields that are read")
+
+
+def _csv_depends_on_columns(relation: Any, options: Mapping[str, str]) -> bool:
     columns = {str(name).lower() for name in relation.dataSchema().names()}
-    if (
+    return (
         options.get("mode", "").upper() == "DROPMALFORMED"
         or options["columnnameofcorruptrecord"].lower() in columns
-        or (kind == "JsonFileFormat" and options[PARTIAL_RESULTS.lower()].lower() != "true")
-        or kind == "XmlFileFormat"
-    ):
-        raise NoSnapshotError(f"which rows of {_name(leaf)} are malformed depends on the columns that are read")
+        # It looks back for a delimiter in the value, which is not kept of columns that are not read.
+        or options.get("unescapedquotehandling", "").upper() == "BACK_TO_DELIMITER"
+    )
 
 
 def _refuse_names_of_stages(session: SparkSession) -> None:

@@ -45,11 +45,14 @@ from qoop.replan.events import (
 )
 from yarn_plugin.errors import describe
 
+CHECK_PAUSES = 10.0
+"""How many times as long as a check of outputs the pause after it is: it asks for all that executors store."""
+
 WATCH_INTERVAL_S = 0.3
 """Seconds between checks of executors, stored outputs, and cancelled stages."""
 
 MAX_PAUSE_S = 10.0
-"""Upper limit in seconds between checks that fail."""
+"""Upper limit in seconds between checks that fail, or that take long."""
 
 STOP_TIMEOUT_S = 20.0
 """Seconds to wait for cancelled stages when the query is over."""
@@ -114,6 +117,7 @@ class SparkEngine:
         self._compared_next: Callable[[], str] | None = None
         self._definitions: dict[str, str] = {}
         self.result: Any = None
+        self.result_is_as_written = False
         self._session, self._name, self._written, self._checkpoints = session, name, written, checkpoints
         self._prepared = PreparedQueries(name, session, checkpoints.views)
         self._consume, self._emit, self._warn = consume, emit, warn
@@ -138,7 +142,7 @@ class SparkEngine:
         if not foreground:
             threading.Thread(target=self._watch, name=f"{name}-watch", daemon=True).start()
 
-    def start(self, stage: StageId, query: str, view: str | None, attempt: int) -> None:
+    def start(self, stage: StageId, query: str, view: str | None) -> None:
         """Run a stage's query in a thread of its own and store its output as `view`; None: it is the result.
 
         With `foreground` it is run before this returns. Its jobs inherit tags, job group and pool from the thread that
@@ -152,7 +156,7 @@ class SparkEngine:
             self._number += 1
             tag = f"{self._name}-{self._number}"
             self._running[stage] = tag
-        args = (stage, query, view, attempt, tag)
+        args = (stage, query, view, tag)
         if self._foreground:
             self._run(*args)
             return
@@ -262,13 +266,13 @@ class SparkEngine:
             return False
         return True
 
-    def _run(self, stage: StageId, query: str, view: str | None, attempt: int, tag: str) -> None:
+    def _run(self, stage: StageId, query: str, view: str | None, tag: str) -> None:
         started = time.monotonic()
         versions = self._versions_read(query)
         has_room = True
         try:
             with self._tagged(tag, view):
-                rows, size = self._compute(query, view, attempt, tag, versions)
+                rows, size = self._compute(query, view, tag, versions)
             seconds = time.monotonic() - started
             is_measured = view is not None or self._measures_result
             cores = core_seconds(self._context, tag) if is_measured else None
@@ -326,17 +330,15 @@ class SparkEngine:
                 del self._running[stage]
         self._emit(event)
 
-    def _compute(
-        self, query: str, view: str | None, attempt: int, tag: str, versions: dict[str, int]
-    ) -> tuple[float, float]:
+    def _compute(self, query: str, view: str | None, tag: str, versions: dict[str, int]) -> tuple[float, float]:
         self._raise_if_cancelled(tag)
         if query == self._written.text:
             if self._is_over_limit or self._starved:
                 self._remove_outputs(tag)
                 self._raise_if_cancelled(tag)
-            return self._finish(self._take(self._written.frame(), tag), tag)
+            return self._finish(self._take(self._written.frame(), tag), tag, as_written=True)
         reads = self._outputs_read(query)
-        analysed = self._prepared.take(query, reads)
+        analysed = self._prepared.take(query, reads, stored=view is not None)
         refuse_cached_files(analysed.frame)
         if view is not None:
             exact = analysed.exact and not self._written.reads_stored_rows
@@ -344,14 +346,14 @@ class SparkEngine:
                 whole = not exact or not self._inexact.isdisjoint(reads)
                 if whole:
                     self._inexact.add(view)
-            stored = self._checkpoints.save(view, analysed.frame, attempt, whole=whole, versions=versions)
+            stored = self._checkpoints.save(view, analysed.frame, whole=whole, versions=versions)
             return stored.rows, stored.bytes
         checked = self._checked(query)
         if self._once is not None:
             checked.result()
         made = self._take(self._with_written_names(analysed.frame), tag)
         checked.result()
-        return self._finish(made, tag)
+        return self._finish(made, tag, as_written=False)
 
     def _remove_outputs(self, tag: str) -> None:
         """Make room for the query as written. A stage that still reads an output would store it again."""
@@ -378,12 +380,13 @@ class SparkEngine:
             self._raise_if_cancelled(tag)
             self._storing.add(tag)
 
-    def _finish(self, made: tuple[int, Any], tag: str) -> tuple[float, float]:
+    def _finish(self, made: tuple[int, Any], tag: str, as_written: bool) -> tuple[float, float]:
         """Take a result, unless its stage was cancelled meanwhile and another one computes the result."""
         with self._lock:
             if tag in self._cancelled:
                 raise StoppedError("cancelled before its result was taken")
             rows, self.result = made
+            self.result_is_as_written = as_written
         return float(rows), 0.0
 
     def _with_written_names(self, frame: DataFrame) -> DataFrame:
@@ -454,7 +457,7 @@ class SparkEngine:
 
         A check that fails is reported once and retried with growing pauses; cancellations continue meanwhile.
         """
-        failures, next_check, collected = 0, 0.0, 0
+        failures, next_check, next_outputs, collected = 0, 0.0, 0.0, 0
         while not self._closed.wait(WATCH_INTERVAL_S):
             self._cancel_again()
             # What the stages before have left, while Spark is busy with this one.
@@ -463,7 +466,12 @@ class SparkEngine:
             if time.monotonic() < next_check:
                 continue
             try:
-                self._check_executors()
+                if self._executors.is_adjustable():
+                    self._report_executors()
+                if (began := time.monotonic()) >= next_outputs:
+                    self._check_outputs()
+                    ended = time.monotonic()
+                    next_outputs = ended + min(CHECK_PAUSES * (ended - began), MAX_PAUSE_S)
                 failures = 0
             except Exception as problem:  # noqa: BLE001 - the next check may succeed
                 failures += 1
@@ -471,9 +479,7 @@ class SparkEngine:
                 if failures == 1:
                     self._warn_of_failed_check(problem)
 
-    def _check_executors(self) -> None:
-        if self._executors.is_adjustable():
-            self._report_executors()
+    def _check_outputs(self) -> None:
         self._report_growth()
         self._report_too_much_stored()
         self._report_lost_outputs()
@@ -488,7 +494,7 @@ class SparkEngine:
             self._warn(f"{failed}: {type(problem).__name__}: {message}")
 
     def _report_executors(self) -> None:
-        count = len(self._executors.registered())
+        count = self._executors.count()
         if count != self._count:
             self._count = count
             self._emit(ExecutorsChanged(count))

@@ -125,7 +125,7 @@ class Verification:
             if nullable != [field.nullable for field in made.schema.fields]:
                 return "the plan's columns may be NULL where those of the query as written may not, or the reverse"
             if self._canonical(made, {}) != expected:
-                return "the plan is not equivalent to the query as written"
+                return "the plan could not be shown to be equivalent to the query as written"
             return None
         except UnverifiableError as problem:
             return f"the plan cannot be compared with the query as written: {problem}"

@@ -1,4 +1,4 @@
-"""Values that are equal and not the same: 0.0 and -0.0, and texts under a collation.
+"""Values that are equal and not the same: 0.0 and -0.0, texts under a collation, and maps in another order.
 
 Spark takes one for the other: it moves filters below groupings, copies them from one side of a join to the other, and
 leaves out groupings of groups. Within one query that is, and not where a stage stores what is between.
@@ -14,10 +14,9 @@ from qoop.equivalence.meanings import meanings, parts
 from qoop.equivalence.relation import Source
 
 COARSE = {
-    "Abs", "Add", "CaseWhen", "Ceil", "Contains", "CreateNamedStruct", "Divide", "EndsWith", "EqualNullSafe", "Exp",
-    "Floor", "GetArrayItem", "GetStructField", "Greatest", "If", "In", "InSet", "InSubquery", "IsNaN", "IsNull",
-    "Least", "Like", "Log", "Log10", "Log1p", "Log2", "Multiply", "Pmod", "Remainder", "Round", "Sqrt", "StartsWith",
-    "Subtract", "UnaryMinus",
+    "Abs", "Add", "CaseWhen", "Ceil", "CreateNamedStruct", "Divide", "EqualNullSafe", "Exp", "Floor", "GetArrayItem",
+    "GetStructField", "Greatest", "If", "In", "InSet", "InSubquery", "IsNaN", "IsNull", "Least", "Log", "Log10",
+    "Log1p", "Log2", "Multiply", "Pmod", "Remainder", "Round", "Sqrt", "Subtract", "UnaryMinus",
     "AggregateExpression", "AnyValue", "Average", "Corr", "Count", "CovPopulation", "CovSample", "First", "Last", "Max",
     "MaxBy", "Min", "MinBy", "StddevPop", "StddevSamp", "Sum", "VariancePop", "VarianceSamp",
     "DenseRank", "Lag", "Lead", "Rank", "RowNumber", "SortOrder", "SpecifiedWindowFrame", "WindowExpression",
@@ -33,16 +32,38 @@ OPAQUE = {
 }  # fmt: skip
 """Functions that may return floating-point numbers whatever they are given."""
 
+MAPS = {
+    "CreateMap", "MapConcat", "MapFilter", "MapFromArrays", "MapFromEntries", "MapZipWith", "StringToMap",
+    "TransformKeys", "TransformValues",
+}  # fmt: skip
+"""Functions that make maps."""
+
 NUMBERS = {*INTEGERS, "float", "double", "boolean"}
 """Types to which a cast has equal results for values that are equal; decimals are others."""
 
 FLOATS = re.compile(r"\b(float|double)\b")
 """A floating-point type, or one with a part that is."""
 
+LOOSE = re.compile(r"\b(float|double|map)\b")
+"""The same, or a map, of which those with their entries in another order are equal as keys of groupings."""
+
 
 def is_floating(expr: Expr) -> bool:
     """Whether the type of an expression is known to be floating-point, or to have a part that is."""
     return FLOATS.search(type_of(expr) or "") is not None
+
+
+def is_collated(expr: Expr) -> bool:
+    """Whether an expression is made of texts under a collation."""
+    found = parts((expr,))
+    return any(
+        part[:2] == ("call", "Collate") or any(mark in (_type_written(part) or "") for mark in COLLATED)
+        for part in found
+    )
+
+
+def _type_written(part: tuple[Any, ...]) -> str | None:
+    return type_of(part) if part[:1] in (("column",), ("cast",), ("literal",)) else None
 
 
 def has_loose(expr: Any, sources: Mapping[int, Source]) -> bool:
@@ -61,15 +82,30 @@ def has_loose(expr: Any, sources: Mapping[int, Source]) -> bool:
 
 def _is_loose(part: tuple[Any, ...]) -> bool:
     if part[:1] == ("call",):
-        return part[1] == "Collate" or part[1] in OPAQUE
+        return part[1] == "Collate" or part[1] in MAPS or (part[1] in OPAQUE and _is_loose_type(_declared(part)))
     if part[:1] not in (("column",), ("cast",), ("literal",)):
         return False
-    return is_floating(part) or any(mark in (type_of(part) or "") for mark in COLLATED)
+    return _is_loose_type(type_of(part) or "")
+
+
+def _is_loose_type(kind: str | None) -> bool:
+    """Whether values of a type may be equal and not the same; also if the type is not known."""
+    return kind is None or LOOSE.search(kind) is not None or any(mark in kind for mark in COLLATED)
+
+
+def _declared(call: tuple[Any, ...]) -> str | None:
+    """The type that a function of the user's returns; None of others, for which it is not written."""
+    return next((str(value) for name, value in call[2] if name == "dataType"), None)
 
 
 def tells_apart(expr: Any) -> bool:
     """Whether an expression may differ for values that are equal."""
     match expr:
+        case ("column", _, ("passed", hidden), *_):
+            # Of sorts, windows and limits nothing else says what they are given.
+            return tells_apart(hidden)
+        case ("column", _, ("expanded", hidden), *_):
+            return any(map(tells_apart, hidden))
         case ("column" | "literal", *_):
             return False
         case ("call", kind, details, operands) if kind in COARSE or PADDING in details:
@@ -77,7 +113,7 @@ def tells_apart(expr: Any) -> bool:
         case ("call", "StringRPad", _, (text, length, ("literal", _, " "))):
             return tells_apart(text) or tells_apart(length)
         case ("cast", kind, operand, _) if kind in NUMBERS or kind.startswith("decimal"):
-            return tells_apart(operand)
+            return tells_apart(operand) or is_collated(operand)
         case ("and" | "or" | "not" | "=" | "<" | "<=" | "coalesce" | "struct", *operands):
             return any(map(tells_apart, operands))
         case (str(), *_):

@@ -5,6 +5,7 @@ Spark replaces some expressions of expressions by simpler ones that have other v
 one query, and not where a stage stores what is between.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -36,7 +37,7 @@ def changed_by_optimiser(relation: Relation) -> str | None:
     loose = {source.kind for source in sources.values() if has_loose(_keys(source), sources)}
     telling = any(map(tells_apart, alone)) and (bool(loose) or _equals_loose(conditions, sources))
     if telling or (loose & GROUPING and any(map(tells_apart, map(_computed, relations)))):
-        return "an expression tells values apart that are equal (0.0 and -0.0, or texts under a collation)"
+        return "an expression tells values apart that are equal (0.0 and -0.0, maps, or texts under a collation)"
     if any(map(_is_filter, sources.values())):
         return "Spark makes a filter of EXCEPT between the rows of the same tables"
     return None
@@ -93,9 +94,11 @@ def _alone(conditions: Iterable[Expr], sources: Mapping[int, Source]) -> Iterato
 
 
 def _computed(relation: Relation) -> tuple[Any, ...]:
-    """What is computed of rows, and what they are grouped by."""
-    groups = [source.key for source in relation.block.sources if source.kind == "aggregate"]
-    return (relation.outputs, *(source.functions for source in relation.block.sources), *groups)
+    """What is computed of rows, and what they are grouped and sorted by."""
+    sources = relation.block.sources
+    groups = [source.key for source in sources if source.kind == "aggregate"]
+    orders = [value for source in sources if source.kind == "Sort" for name, value in source.key if name == "order"]
+    return (relation.outputs, *(source.functions for source in sources), *groups, *orders)
 
 
 def _keys(source: Source) -> tuple[Any, ...]:
@@ -112,14 +115,20 @@ def _equals_loose(conditions: list[Expr], sources: Mapping[int, Source]) -> bool
 
 
 def _is_filter(source: Source) -> bool:
-    """Whether Spark may take EXCEPT for a filter: it does so by the names of columns (ReplaceExceptWithFilter)."""
-    return source.kind == "except" and source.key == (False,) and len({*map(_tables, source.inputs)}) == 1
+    """Whether Spark may take EXCEPT for a filter: it does so by the names of columns (ReplaceExceptWithFilter).
+
+    Both sides must read the same, but for what is empty.
+    """
+    if source.kind != "except" or source.key != (False,):
+        return False
+    left, right = map(_tables, source.inputs)
+    return left <= right or right <= left
 
 
-def _tables(relation: Relation) -> tuple[str, ...]:
+def _tables(relation: Relation) -> Counter[str]:
     """The tables that a relation reads, each as often as it is read."""
     read = [source for one in _relations(relation) for source in one.block.sources if source.kind == "table"]
-    return tuple(sorted(str(source.key[0]) for source in read))
+    return Counter(str(source.key[0]) for source in read)
 
 
 def _finds_zero(alone: list[tuple[Any, ...]], sources: Mapping[int, Source]) -> bool:

@@ -6,14 +6,23 @@ from math import prod
 from typing import Any
 
 from qoop.equivalence.expression import INTEGERS, Expr, compared, fits, is_constant, type_of
-from qoop.equivalence.loose import OPAQUE
+from qoop.equivalence.loose import OPAQUE, is_collated
 from qoop.equivalence.meanings import meanings, parts
 from qoop.equivalence.relation import Source
 
-UNDONE = {"Lower": {"Upper"}, "Upper": {"Lower"}, "ILike": {"Upper"}, "GetMapValue": {"CreateMap"}}
-"""Functions that Spark takes to undo others, by class (SimplifyCaseConversionExpressions, SimplifyExtractValueOps).
+UNDONE = {
+    "Lower": {"Upper"},
+    "Upper": {"Lower"},
+    "ILike": {"Upper"},
+    "GetMapValue": {"CreateMap"},
+    "JsonToStructs": {"StructsToJson"},
+    "GetStructField": {"JsonToStructs", "CsvToStructs"},
+    "GetArrayStructFields": {"JsonToStructs"},
+}
+"""Functions that Spark takes to undo others, by class.
 
-ILIKE compares in lower case.
+SimplifyCaseConversionExpressions, SimplifyExtractValueOps, OptimizeCsvJsonExprs. ILIKE compares in lower case. Of JSON
+and CSV only the fields are read that are asked for, so another part that is malformed is not met.
 """
 
 CONVERSIONS = {"DateFormatClass": "writes", "GetTimestamp": "reads", "ParseToTimestamp": "reads"}
@@ -38,6 +47,8 @@ def simplification(part: tuple[Any, ...], sources: Mapping[int, Source], sums: s
         return "Spark simplifies a function of another one's result, with other values now and then"
     if _is_reordered(part, sources, sums):
         return "Spark puts constants together that a query adds or multiplies, where one of the results may overflow"
+    if part[:2] == ("call", "Like") and is_collated(part[3][0]):
+        return "Spark compares texts under a collation with constant patterns in another way than with others"
     if _compares_clocks(part, sources):
         return "Spark compares timestamps with those without a time zone as if no clock was ever changed"
     return None

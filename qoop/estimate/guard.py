@@ -36,7 +36,7 @@ class PastRun:
     `planned`: its plans were made, and one of them was run. `seconds`: from the start of planning until the result; as
     written from the start of the only stage. `slots`: the average share. `core_seconds`: the run time of its tasks.
     `cold`: it was the first query of its application, in which executors and the JVM start up. `kept`: it was planned
-    for this share, and then ran as written. `plan`: the signature of the plan that it began with, or that it gave up.
+    for this share, and then ran as written. `plan`: the signature of the plan that it began with.
     `switched`: it was left for another one. `expected`: the seconds that it was expected to take; 0 if that is not
     known. `early`: it was taken for short and not planned, as are often the first runs of an application, which are
     slow.

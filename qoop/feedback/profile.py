@@ -19,6 +19,8 @@ MAX_WAIT_S = 3600.0
 class ProfileError(QoopError):
     """The profile file cannot be used."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True, slots=True)
 class SharePoint:
@@ -79,6 +81,11 @@ class ProfileFeed:
     def __init__(self, points: list[SharePoint]) -> None:
         self._points = points
         self._stop = threading.Event()
+
+    @property
+    def first(self) -> float:
+        """The slots of the first share."""
+        return self._points[0].slots
 
     def start(self, emit: Callable[[Event], None]) -> None:
         """Emit the first share now and the others when they are due."""

@@ -17,9 +17,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError, did_you_mean
 from qoop.parsing.expressions import aliases_defined_by, all_of
 from qoop.parsing.spark_sql import DIALECT, USUAL, Catalogue, Syntax, Types, check_can_be_written
-from qoop.plans.plan import ROOT
-
-PREFIX = "qoop_"
+from qoop.plans.plan import PREFIX, ROOT
 
 MAX_NODES = 20_000
 """How many nodes the tree of a query may have; the planner copies and walks it often, which takes over a second then.

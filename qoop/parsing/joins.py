@@ -54,7 +54,7 @@ def extract_core(select: exp.Select, types: Callable[[str], Types | None], block
     aliases = frozenset(joins.core)
     conditions, outer_conditions = _sort_conditions(select, joins, aliases)
     conditions = _with_transitive_filters(conditions, joins, aliases, types)
-    rest = _rest(select, joins, outer_conditions, aliases)
+    rest = _rest(select, joins, outer_conditions)
     graph = _graph(joins, conditions, rest, aliases, types, frozenset(blocks))
     _check_output_names(graph, select, types)
     for column in list(columns_read_outside(rest, aliases)):
@@ -145,8 +145,8 @@ def _sort_conditions(
         read = {column.table for column in columns_of(part, aliases)}
         # A subquery is pushed to a leaf only if it reads a single relation of the block.
         can_move = len(read) == 1 or (read and not _has_subquery(part))
-        is_join = len(read) > 1 and _has_unknown_function(part)
-        if can_move and not _reads_any(part, outside) and not is_join:
+        is_early = len(read) == 1 or not _has_unknown_function(part) or _is_equijoin(part, aliases)
+        if can_move and is_early and not _reads_any(part, outside):
             core_conditions.append(part)
         else:
             outer_conditions.append(part)
@@ -158,7 +158,10 @@ def _has_subquery(node: exp.Expr) -> bool:
 
 
 def _has_unknown_function(node: exp.Expr) -> bool:
-    """Whether a condition may call a function of the user's, for which the planner knows no form to join by."""
+    """Whether a condition may call a function of the user's.
+
+    How many rows meet it is unknown, so it comes last, unless it is about one table, or joins two by a hash.
+    """
     return node.find(exp.Anonymous, exp.AnonymousAggFunc) is not None
 
 
@@ -251,9 +254,7 @@ def _family(column: Column, joins: _SplitJoins, types: Callable[[str], Types | N
     return type_family(known.get(column.name)) if known else None
 
 
-def _rest(
-    select: exp.Select, joins: _SplitJoins, outer_conditions: list[exp.Expr], aliases: frozenset[str]
-) -> exp.Select:
+def _rest(select: exp.Select, joins: _SplitJoins, outer_conditions: list[exp.Expr]) -> exp.Select:
     rest = select.copy()
     rest.set("from_", exp.From(this=exp.to_table(CORE)))
     rest.set("joins", [join.copy() for join in joins.outer_joins])

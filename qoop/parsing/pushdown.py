@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 from sqlglot.optimizer.simplify import simplify
 
-from qoop.parsing.blocks import PREFIX, SplitQuery, is_plain_source, source_name, topological_order
+from qoop.parsing.blocks import SplitQuery, is_plain_source, source_name, topological_order
 from qoop.parsing.expressions import aliases_defined_by, all_of, columns_of, conjuncts
 from qoop.parsing.spark_sql import DIALECT, Types
+from qoop.plans.plan import PREFIX
 
 MAX_COPIES = 12
 

@@ -11,6 +11,7 @@ from qoop.parsing.expressions import as_column, columns_of
 from qoop.parsing.joins import CORE, Core, extract_core
 from qoop.parsing.pushdown import push_down_filters
 from qoop.parsing.spark_sql import DIALECT, USUAL, Catalogue, Syntax, Types
+from qoop.parsing.unread_columns import drop_unread_columns
 from qoop.plans.plan import Block, Output, Query
 from qoop.plans.predicate import Column
 
@@ -35,7 +36,7 @@ def describe_query(query: exp.Query, catalogue: Catalogue, syntax: Syntax = USUA
         UnknownNameError: a table or column does not exist.
         CannotSplitError: the query must run as a single stage.
     """
-    parts = push_down_filters(split_query(query, catalogue, syntax))
+    parts = drop_unread_columns(push_down_filters(split_query(query, catalogue, syntax)))
     cores: dict[str, Core] = {}
     blocks: dict[str, Block] = {}
     types = dict(parts.types)
@@ -44,7 +45,7 @@ def describe_query(query: exp.Query, catalogue: Catalogue, syntax: Syntax = USUA
         if core is not None:
             cores[name] = core
         blocks[name] = _block(name, tree, core, reason)
-        types[name] = _types_of(blocks[name], tree, types)
+        types[name] = _types_of(blocks[name], types)
     texts = {name: str(tree.sql(DIALECT)) for name, tree in parts.blocks.items()}
     return QueryText(Query(_mark_shared(parts, blocks)), cores, texts, frozenset(parts.types))
 
@@ -88,7 +89,7 @@ def _keys(tree: exp.Query, aliases: frozenset[str]) -> tuple[Column, ...] | None
     return () if any(part.find(exp.AggFunc) and not part.find(exp.Window) for part in tree.selects) else None
 
 
-def _types_of(block: Block, tree: exp.Query, types: dict[str, Types]) -> Types:
+def _types_of(block: Block, types: dict[str, Types]) -> Types:
     """The types of the columns that a block passes on unchanged; the planner does not need the others."""
     if block.graph is None:
         return {}

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Collection, Mapping
 
-from qoop.parsing.blocks import PREFIX
 from qoop.parsing.joins import CORE, Core
 from qoop.parsing.query import QueryText
 from qoop.parsing.spark_sql import DIALECT
 from qoop.plans.graph import JoinGraph, Relation, RelationSet, members
-from qoop.plans.plan import BLOCK_RESULT, RESULT, Plan, StageId
+from qoop.plans.plan import BLOCK_RESULT, PREFIX, RESULT, Plan, StageId, view_name
 from qoop.plans.predicate import Column
 from qoop.plans.trees import Join, Leaf, Tree
 
@@ -16,11 +15,6 @@ WORD = re.compile(r"\w+")
 
 FILTERED = f"{PREFIX}_source"
 """The name of a relation below its filters, which no block has (no two underscores in a row), and no stage's view."""
-
-
-def view_name(stage: StageId) -> str:
-    """The view name of a stage's output."""
-    return stage.block if stage.relations == BLOCK_RESULT else f"{stage.block}__{stage.relations:x}"
 
 
 def stage_query(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[StageId]) -> str:

@@ -64,13 +64,13 @@ def _parts(
     """Ways to compute one block, best first, alternating between the views."""
     assert graph is not None
     beam = beam_for(len(graph.relations))
-    ranked = [[(one.tree, rows) for one in best_trees(graph, cost, beam, effort=effort)] for cost, rows in views]
-    ranked[-1].append((tree_as_written(graph), views[0][1]))
+    ranked = [[one.tree for one in best_trees(graph, cost, beam, effort=effort)] for cost, _ in views]
+    ranked[-1].append(tree_as_written(graph))
     found: dict[object, BlockPlan] = {}
     for place in range(max(len(trees) for trees in ranked)):
         for trees in ranked:
             if place < len(trees):
-                tree, _ = trees[place]
+                tree = trees[place]
                 found.setdefault(shape(tree), BlockPlan(tree, _cuts(tree, views[0][1], cut_policy)))
     return list(found.values())
 

@@ -79,12 +79,7 @@ class JoinGraph:
     def neighbours(self) -> tuple[RelationSet, ...]:
         """For each relation, the relations joined to it by an equality."""
         found = [0] * len(self.relations)
-        joining = [
-            touched
-            for predicate, touched in zip(self.predicates, self.predicate_sets, strict=True)
-            if predicate.is_equijoin
-        ]
-        for touched in (*self.class_sets, *joining):
+        for touched in self.joining_sets:
             for i in members(touched):
                 found[i] |= touched & ~(1 << i)
         return tuple(found)

@@ -26,6 +26,11 @@ class StageId(NamedTuple):
     relations: RelationSet
 
 
+def view_name(stage: StageId) -> str:
+    """The view name of a stage's output."""
+    return stage.block if stage.relations == BLOCK_RESULT else f"{stage.block}__{stage.relations:x}"
+
+
 class StageName(NamedTuple):
     """A stage by the aliases of the relations that it joins; none for the result of a block.
 
@@ -47,7 +52,10 @@ class BlockShape(NamedTuple):
 PlanShape = tuple[BlockShape, ...]
 """A plan, for records: its planned blocks."""
 
-ROOT = "qoop_result"
+PREFIX = "qoop_"
+"""How the names of blocks and of the views of stages start."""
+
+ROOT = f"{PREFIX}result"
 """The name of the block that is a query's result."""
 
 AS_WRITTEN = "as written"

@@ -83,7 +83,7 @@ class StagesChecked:
 
 @dataclass(frozen=True, slots=True)
 class NotPlanned:
-    """The query has no candidate plans. `said`: why, from the parser."""
+    """None of the query's plans is run, or none any longer. `said`: why."""
 
     said: str
     kind: Literal["not-planned"] = "not-planned"

@@ -73,7 +73,7 @@ class StageFailed:
 
 @dataclass(frozen=True, slots=True)
 class StageCancelled:
-    """A stage was cancelled by a switch.
+    """A stage was cancelled: by a switch, to free memory, or as the query runs as written from now on.
 
     `kept`: the fraction of its output's partitions that are stored; it can be resumed. `core_seconds`: the run time of
     the tasks that computed its output in this attempt, without those that only prepared it; None if not measured.
@@ -86,7 +86,7 @@ class StageCancelled:
 
 @dataclass(frozen=True, slots=True)
 class QueryCancelled:
-    """The query's jobs were cancelled from outside."""
+    """The query's jobs were cancelled from outside, or its time is over."""
 
     reason: str
 

@@ -92,7 +92,7 @@ PROGRESS_CHECK_S = 5.0
 def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, ...]]:
     """Apply one event, decide, and return the commands. `at`: seconds since the epoch."""
     # 1. Update the expected progress of running stages, then apply the event.
-    state, commands, cause = _apply_event(_with_progress(state, at), at, event)
+    state, commands, cause = _apply_event(_with_progress(state, at), event)
     if state.phase in ("done", "failed"):
         return replace(state, timer_at=None), tuple(commands)
     # 2. Choose a plan, or compare the current one with the others; not while rows are stored or the plan is held.
@@ -146,7 +146,7 @@ def _with_progress(state: State, at: float) -> State:
     return replace(state, running=running, progress_at=at)
 
 
-def _apply_event(state: State, at: float, event: Event) -> tuple[State, list[Command], WhyDecided | None]:
+def _apply_event(state: State, event: Event) -> tuple[State, list[Command], WhyDecided | None]:
     """The state after an event, immediate commands, and the cause to decide again, if any."""
     match event:
         case Planned(plans, join_trees):

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from qoop.parsing.render import view_name
-from qoop.plans.plan import BLOCK_RESULT, RESULT, ROOT, StageId
+from qoop.plans.plan import BLOCK_RESULT, PREFIX, RESULT, ROOT, StageId, view_name
 from qoop.report.record import CandidatePlan, JoinNode, QueryRecord
 
 
@@ -60,7 +59,7 @@ class Names:
 
     def block(self, name: str) -> str:
         """The display name of a block."""
-        return "result" if name == ROOT else name.removeprefix("qoop_")
+        return "result" if name == ROOT else name.removeprefix(PREFIX)
 
     def order(self, block: str, alias: str) -> int:
         """The position of an alias in its block, as far as the journal shows it."""

@@ -10,8 +10,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from qoop.errors import QoopError
-from qoop.parsing.render import view_name
-from qoop.plans.plan import Plan, StageId
+from qoop.plans.plan import Plan, StageId, view_name
 from qoop.plans.trees import Join, Tree
 from qoop.replan import commands, events
 from qoop.replan.commands import Command
@@ -162,7 +161,7 @@ def _open(path: Path, warn: Callable[[str], None]) -> RecordFile | None:
 
 def _remove(path: Path) -> None:
     """Remove an earlier journal, unless it is in use: only a new file is sure to be readable by its owner alone."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return
     if path.is_dir():
         raise QoopError(f"--journal {str(path)!r}: is a directory; choose a file")

@@ -105,7 +105,7 @@ class PastRuns:
         except FileNotFoundError:
             return Past()
         except OSError as problem:
-            self._warn(f"earlier runs of the query are not known: {os_reason(problem)}")
+            self._warn(f"earlier runs of the query are not known: {str(self._path)!r}: {os_reason(problem)}")
             return Past()
         except ValidationError:
             self._warn(f"earlier runs of the query are not known: {str(self._path)!r} is not such a record")

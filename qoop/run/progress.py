@@ -5,7 +5,7 @@ import time
 
 from rich.console import Console
 
-from qoop.parsing.render import view_name
+from qoop.plans.plan import view_name
 from qoop.replan.causes import NewShare
 from qoop.replan.commands import CancelStages, Command, Note, RunAsWritten, SetExecutors, StartStage
 from qoop.replan.decision import Decision

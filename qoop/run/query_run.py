@@ -9,9 +9,9 @@ from typing import Protocol
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
-from qoop.parsing.render import plan_query, stage_query, view_name
+from qoop.parsing.render import plan_query, stage_query
 from qoop.planner import PlannedQuery
-from qoop.plans.plan import RESULT, Plan, Query, StageId, StageName
+from qoop.plans.plan import RESULT, Plan, Query, StageId, StageName, view_name
 from qoop.replan.causes import FailedStage, NotPlanned, PlannerFailed
 from qoop.replan.commands import (
     CancelStages,
@@ -44,9 +44,9 @@ class QueryFailedError(QoopError):
 
 
 class StageRunner(Protocol):
-    """Runs stages. Its methods return immediately; outcomes arrive as events."""
+    """Runs stages. Outcomes arrive as events; methods return immediately, but `start` may run a whole query before."""
 
-    def start(self, stage: StageId, query: str, view: str | None, attempt: int) -> None:
+    def start(self, stage: StageId, query: str, view: str | None) -> None:
         """Run a stage's query and store its output as `view`; None: it is the result."""
         ...
 
@@ -168,7 +168,7 @@ class QueryRun:
             while self._end is None:
                 self._take_next(engine)
         finally:
-            feed.close()
+            self._try("could not stop asking for the share", feed.close)
         if isinstance(self._end, Fail):
             raise QueryFailedError(wording.error_message(self._end.cause))
         planned = self._planned
@@ -244,7 +244,7 @@ class QueryRun:
         while self._to_check and self._planned is not None:
             engine.check_plan(partial(plan_query, self._planned.text, self._to_check.pop()))
         for command in decided.commands:
-            self._watch(command)
+            self._try("could not show what the planner does", partial(self._watch, command))
             self._act(command, engine)
             if isinstance(command, Note):
                 self._report(command.decision, decided.at)
@@ -275,8 +275,8 @@ class QueryRun:
 
     def _act(self, command: Command, engine: StageRunner) -> None:
         match command:
-            case StartStage(stage, _, _, attempt):
-                engine.start(stage, self._texts[command], None if stage == RESULT else view_name(stage), attempt)
+            case StartStage(stage):
+                engine.start(stage, self._texts[command], None if stage == RESULT else view_name(stage))
             case CancelStages(stages):
                 engine.cancel(stages)
             case SetExecutors(executors, by):
@@ -293,7 +293,7 @@ class QueryRun:
                     self._stopped_planning = True
                     self._gave_up |= isinstance(cause, NotPlanned | FailedStage)
                     self._warn(f"replanning stopped, running the query as written: {wording.why(cause)}")
-                engine.start(RESULT, self._text, None, 0)
+                engine.start(RESULT, self._text, None)
             case SetTimer():
                 pass
             case Note(decision):

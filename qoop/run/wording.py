@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from qoop.plans.plan import StageId
+from qoop.plans.plan import PREFIX, StageId
 from qoop.replan.causes import (
     Cause,
     FailedStage,
@@ -108,7 +108,7 @@ def _share_change(before: float | None, slots: float) -> str:
 
 def _stage(stage: StageId, joins: tuple[str, ...]) -> str:
     """A stage for people: the relations that it joins, or the block whose result it is."""
-    return "+".join(joins) or stage.block.removeprefix("qoop_")
+    return "+".join(joins) or stage.block.removeprefix(PREFIX)
 
 
 def in_slots(slots: float) -> str:

@@ -17,12 +17,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from qoop.api import Options, collect, execute, write
+from qoop.engine.failures import java_message
 from qoop.engine.folders import taken_literally
 from qoop.engine.output import OutputFiles
-from qoop.engine.session import java_message, syntax_of
+from qoop.engine.session import syntax_of
 from qoop.errors import QoopError, did_you_mean
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
-from qoop.feedback.profile import ProfileFeed, fixed_share, read_profile
+from qoop.feedback.profile import ProfileFeed, read_profile
 from qoop.parsing.statement import ParsedText
 from qoop.replan.decision import Rules
 from qoop.run.journal import remove_earlier
@@ -162,9 +163,10 @@ def _execute(spark: SparkSession, job: Job, parsed: ParsedText, options: Options
 
 
 def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:
-    feed = _feed(spark, job)
+    feed = _feed(job)
     options = Options(
-        feed=lambda: feed,
+        feed=None if feed is None else lambda: feed,
+        slots=feed.first if isinstance(feed, ProfileFeed) else job.slots,
         rules=Rules(hysteresis=job.hysteresis, force=job.switch_every_stage),
         checkpoint=job.checkpoint,
         journal=Path(job.journal) if job.journal else None,
@@ -177,12 +179,13 @@ def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:
     return replace(options, confirm=feed.confirm, expect=feed.expect) if isinstance(feed, ArbiterFeed) else options
 
 
-def _feed(spark: SparkSession, job: Job) -> Feed:
+def _feed(job: Job) -> Feed | None:
+    """The source of a share that may change."""
     if job.arbiter is not None and job.app is not None and job.token is not None and job.size is not None:
         return ArbiterFeed(job.arbiter, job.token, job.app, ExecutorSize(*job.size), job.verify)
     if job.profile is not None:
         return ProfileFeed(read_profile(Path(job.profile)))
-    return fixed_share(job.slots or float(spark.sparkContext.defaultParallelism))
+    return None
 
 
 def _show_tables(spark: SparkSession, folder: Path, parsed: ParsedText, warn: Callable[[str], None]) -> None:

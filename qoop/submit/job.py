@@ -53,7 +53,7 @@ class Job(BaseModel):
     slots: float | None = None
     checkpoint: str | None = None
     hysteresis: float = 0.15
-    plan: Literal["always", "auto"] | None = None
+    plan: Literal["always", "auto", "never"] | None = None
     replanning: bool = True
     switch_every_stage: bool = False
     timeout: float | None = None

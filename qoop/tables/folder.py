@@ -25,6 +25,14 @@ def why_no_folder(tables: str) -> str:
 class TablesError(QoopError):
     """The folder of tables cannot be used."""
 
+    exit_code = 2
+
+
+class UnreadableTableError(TablesError):
+    """A table in the folder is not Parquet, or cannot be read."""
+
+    exit_code = 1
+
 
 class FolderCatalogue:
     """The tables in a folder, by the names of its files and folders. Errors show the folder as it was given.
@@ -66,12 +74,12 @@ def _parquet(table: str) -> Iterator[None]:
     """Convert errors of reading Parquet files.
 
     Raises:
-        TablesError: a file is not Parquet, or cannot be read.
+        UnreadableTableError: a file is not Parquet, or cannot be read.
     """
     try:
         yield
     except (pa.ArrowException, OSError) as problem:
-        raise TablesError(
+        raise UnreadableTableError(
             f"table {table!r}: its Parquet files cannot be read: {' '.join(str(problem).split())}"
         ) from None
 

@@ -9,6 +9,7 @@ import math
 import os
 import random
 import shutil
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -30,6 +31,24 @@ SAMPLED_GROUPS = 2
 
 MAX_FOOTERS = 200
 """Of how many files of a table the footers are read: each takes milliseconds, before the first plan can be made."""
+
+MAX_CHUNKS = 50_000
+"""Of how many parts of columns, one for each row group, the ranges are read: each takes some microseconds."""
+
+MAX_READ = 1e9
+"""How many bytes of a row group are read, as in memory."""
+
+BATCH_BYTES = 64e6
+"""How many of them are in memory at once."""
+
+MAX_BATCH = 10_000
+"""How many rows are in memory at once, as later ones may be wider than the first."""
+
+FIRST_ROWS = 256
+"""How many rows are read to learn how many bytes one has."""
+
+FEWEST_ROWS = 20
+"""How many rows are sampled if they have very many bytes."""
 
 _DAYS = ((date.min - date(1970, 1, 1)).days, (date.max - date(1970, 1, 1)).days)
 _MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
@@ -56,14 +75,16 @@ _in_memory: Latest[Path, TableStatistics] = Latest(MAX_IN_MEMORY)
 def read_statistics(files: Sequence[Path]) -> TableStatistics:
     """Read the statistics of a table made up of these files.
 
-    Of more than `MAX_FOOTERS` files only some are opened: rows are in proportion to bytes, and ranges are not known.
+    Of more than `MAX_FOOTERS` files only some are opened: rows are in proportion to bytes, and ranges are not known, as
+    they are not of more than `MAX_CHUNKS` parts of columns.
     """
     opened = files[:: max(math.ceil(len(files) / MAX_FOOTERS), 1)]
     footers = [(file, pq.read_metadata(file)) for file in opened]
     size, read = (sum(file.stat().st_size for file in some) for some in (files, opened))
     rows = round(sum(footer.num_rows for _, footer in footers) * (size / read if read else 1.0))
     sample = _sample(footers)
-    ranges = _ranges(footer for _, footer in footers) if len(opened) == len(files) else {}
+    chunks = sum(footer.num_row_groups * footer.num_columns for _, footer in footers)
+    ranges = _ranges(footer for _, footer in footers) if len(opened) == len(files) and chunks <= MAX_CHUNKS else {}
     columns = {
         name: ColumnStatistics(
             distinct=distinct_values(values, rows, _span(ranges.get(name))),
@@ -100,25 +121,59 @@ def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]
         # Spark writes times with nanoseconds, for which Arrow has numbers from the year 1677 only.
         with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
             names = [field.name for field in opened.schema_arrow if not pa.types.is_nested(field.type)]
-            table = opened.read_row_group(index, columns=names, use_threads=False)
-        wanted = SAMPLE_ROWS // len(chosen)
-        # Not every n-th row: values may repeat in cycles. Seeded, so that every reading takes the same rows.
-        rows = pa.array(sorted(random.Random(0).sample(range(table.num_rows), min(wanted, table.num_rows))), pa.int64())
-        for name in names:
-            taken = _within_python(_takeable(table.column(name)).take(rows))
-            result.setdefault(name.lower(), [None] * before).extend(_plain(value) for value in taken.to_pylist())
+            width = _bytes_per_row(opened, index, names)
+            rows = _rows(opened.metadata.row_group(index).num_rows, width, SAMPLE_ROWS // len(chosen))
+            taken = _taken(opened, index, names, rows, min(max(int(BATCH_BYTES / width), 1), MAX_BATCH))
+        for name, values in taken.items():
+            result.setdefault(name.lower(), [None] * before).extend(values)
         # Spark reads NULL of a column that a file has not, and the first of several that differ in case.
         before += len(rows)
         result = {name: [*values, *[None] * (before - len(values))][:before] for name, values in result.items()}
     return {name: tuple(values) for name, values in result.items()}
 
 
-def _takeable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Arrow does not support `take` on string views."""
-    return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
+def _bytes_per_row(opened: pq.ParquetFile, group: int, names: list[str]) -> float:
+    """What the first rows of a row group take in memory, which may be much more than on disk."""
+    first = next(opened.iter_batches(FIRST_ROWS, [group], columns=names, use_threads=False), None)
+    return max(first.nbytes / first.num_rows, 1.0) if first is not None and first.num_rows else 1.0
 
 
-def _within_python(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _rows(among: int, width: float, wanted: int) -> list[int]:
+    """Random rows of so many, ascending: few if they take many bytes, and from the start if all take very many.
+
+    Not every n-th row: values may repeat in cycles. Seeded, so that every reading takes the same rows.
+    """
+    wanted = max(min(wanted, int(BATCH_BYTES / width)), FEWEST_ROWS)
+    among = min(among, max(int(MAX_READ / width), wanted))
+    return sorted(random.Random(0).sample(range(among), min(wanted, among)))
+
+
+def _taken(
+    opened: pq.ParquetFile, group: int, names: list[str], rows: Sequence[int], at_once: int
+) -> dict[str, list[Value]]:
+    """These rows of a row group, by column; so many of its rows are in memory at once."""
+    taken: dict[str, list[Value]] = {name: [] for name in names}
+    begin = 0
+    for batch in opened.iter_batches(at_once, [group], columns=names, use_threads=False):
+        inside = [row - begin for row in rows[bisect_left(rows, begin) : bisect_left(rows, begin + batch.num_rows)]]
+        for name in names:
+            values = _within_python(_takeable(batch.column(name)).take(pa.array(inside, pa.int64())))
+            taken[name] += map(_plain, values.to_pylist())
+        begin += batch.num_rows
+        if not rows or begin > rows[-1]:
+            break
+    return taken
+
+
+def _takeable(column: pa.Array) -> pa.Array:
+    """A column that Arrow takes rows of, which it does not of views, and whose texts may have any bytes."""
+    kind = column.type
+    if pa.types.is_string_view(kind) or pa.types.is_string(kind):
+        return column.cast(pa.binary())
+    return column.cast(pa.large_binary()) if pa.types.is_large_string(kind) else column
+
+
+def _within_python(column: pa.Array) -> pa.Array:
     """Values that Python has: dates and times of the years 1 to 9999, as which others count; no nanoseconds."""
     kind = column.type
     if pa.types.is_date(kind):
@@ -130,7 +185,7 @@ def _within_python(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.int64()) if pa.types.is_duration(kind) else column
 
 
-def _limited(column: pa.ChunkedArray, numbers: pa.DataType, ends: tuple[int, int]) -> pa.ChunkedArray:
+def _limited(column: pa.Array, numbers: pa.DataType, ends: tuple[int, int]) -> pa.Array:
     low, high = (pa.scalar(end, numbers) for end in ends)
     below = pc.min_element_wise(column.cast(numbers), high, skip_nulls=False)
     return pc.max_element_wise(below, low, skip_nulls=False).cast(column.type)
@@ -143,9 +198,9 @@ def _ranges(footers: Iterable[Any]) -> dict[str, Range]:
     """The smallest and largest value of each integer or date column."""
     bounds: dict[str, Range] = {}
     for footer in footers:
-        for group in range(footer.num_row_groups):
-            for index in range(footer.num_columns):
-                column = footer.row_group(group).column(index)
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for index in range(group.num_columns):
+                column = group.column(index)
                 known = _range(column.statistics)
                 if known is None:
                     continue

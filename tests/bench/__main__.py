@@ -40,6 +40,10 @@ def main() -> int:
     return 0 if all_within else 1
 
 
+COLUMN = 40
+"""Longer texts are printed below the table."""
+
+
 def _show(results: dict[str, Any], limits: dict[str, float]) -> bool:
     """Print a table of results, those with a limit first; whether all limits were observed."""
     measured = {name: limit for name, limit in limits.items() if name in results}
@@ -47,10 +51,12 @@ def _show(results: dict[str, Any], limits: dict[str, float]) -> bool:
         (name, _number(results[name]), limit, _verdict(results[name], limit)) for name, limit in measured.items()
     ]
     rows += [(name, "not measured", limit, "") for name, limit in limits.items() if name not in measured]
-    rows += [
-        (name, _number(value), "", "") for name, value in results.items() if name not in limits and _is_scalar(value)
-    ]
+    others = [(name, _number(value)) for name, value in results.items() if name not in limits and _is_scalar(value)]
+    rows += [(name, value, "", "") for name, value in others if len(value) <= COLUMN]
     out.print(table(None, ("result", "#measured", "#goal: at most", ""), rows))
+    for name, value in others:
+        if len(value) > COLUMN:
+            out.print(f"{name}: {value}")
     return all(results[name] <= limit for name, limit in measured.items())
 
 

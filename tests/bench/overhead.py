@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 
 import qoop
 from qoop.engine.garbage import free_room
-from qoop.engine.inputs import read_inputs
+from qoop.engine.inputs import read_inputs, tables_named
 from qoop.estimate.gate import Gate
 from tests.bench.catalogue_tables import create_tables
 from tests.bench.ratio_summary import summary
@@ -158,9 +158,11 @@ def _gate_times(cold: Sequence[float], warm: Sequence[float]) -> dict[str, float
 
 def _gate_ms(spark: SparkSession, query: int) -> float:
     """The time of the gate beyond Spark's optimiser, whose plan is the one that runs if the gate stops the query."""
-    frame = spark.sql(spark_text(query))
+    text = spark_text(query)
+    frame = spark.sql(text)
     frame._jdf.queryExecution().optimizedPlan()
     started = time.perf_counter()
-    gate, slots = Gate(), float(spark.sparkContext.defaultParallelism)
-    gate.reason(read_inputs(frame, gate.bytes_to_know(slots)), slots)
+    gate, slots, named = Gate(), float(spark.sparkContext.defaultParallelism), tables_named(frame)
+    inputs = read_inputs(frame, gate.bytes_to_know(slots, named, len(text)), named)
+    gate.reason(inputs, slots, characters=len(text))
     return 1e3 * (time.perf_counter() - started)

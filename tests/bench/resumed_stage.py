@@ -94,14 +94,14 @@ def _stage(spark: SparkSession, name: str, text: str) -> dict[str, Any]:
     engine = SparkEngine(session, name, written, checkpoints, lambda frame: (0, None), events.append)
     try:
         started = time.perf_counter()
-        engine.start(STAGE, text, "one", 0)
+        engine.start(STAGE, text, "one")
         _wait(lambda: _finished_tasks(spark, f"{name}-1") >= CANCELLED_AFTER)
         threading.Event().wait(0.5 * (time.perf_counter() - started) * SLOTS / CANCELLED_AFTER)
         engine.cancel((STAGE,))
         _wait(lambda: any(isinstance(event, StageCancelled) for event in events))
         (cancelled,) = [event for event in events if isinstance(event, StageCancelled)]
         stopped, resumed = time.perf_counter() - started, time.perf_counter()
-        engine.start(STAGE, text, "one", 0)
+        engine.start(STAGE, text, "one")
         _wait(lambda: any(isinstance(event, StageFinished) for event in events))
         seconds = time.perf_counter() - resumed
     finally:

@@ -27,9 +27,9 @@ from qoop import api
 from qoop.engine import checkpoints, persisted, verification
 from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.errors import QoopError
+from qoop.known_plans import KnownPlans
 from qoop.parsing import joins, pushdown, query, render
 from qoop.parsing.render import plan_query
-from qoop.plans_made import PlansMade
 from tests.fuzz.case import Case, by_world
 from tests.fuzz.compose import planned
 from tests.fuzz.run import Lab, Result, session
@@ -123,12 +123,12 @@ def _stale() -> Defect:
     """An output is taken for that of any earlier query whose stage had the same view and columns."""
     original, kept = ExecutorCheckpoints.save, {}
 
-    def save(self, view, frame, attempt, whole=False, **versions):
+    def save(self, view, frame, whole=False, **versions):
         key = (view, tuple(frame.dtypes))
         if key in kept:
             fields = [StructField(field.name, field.dataType) for field in frame.schema.fields]
             frame = self.session.createDataFrame(kept[key], StructType(fields))
-        stored = original(self, view, frame, attempt, whole, **versions)
+        stored = original(self, view, frame, whole, **versions)
         # Not before: a frame that was computed is not persisted any more.
         kept.setdefault(key, frame.collect())
         return stored
@@ -373,7 +373,7 @@ def _finding(lab: Lab, case: Case, expected: Result, name: str, verified: bool) 
     with ExitStack() as stack:
         stack.enter_context(BUGS[name]())
         # Not those that were made without the defect.
-        stack.enter_context(patch.object(api, "_plans_made", PlansMade()))
+        stack.enter_context(patch.object(api, "_known_plans", KnownPlans()))
         if not verified:
             stack.enter_context(patch.object(verification.Verification, "check", lambda self, text, last=False: None))
         run = lab.compare(case, expected)

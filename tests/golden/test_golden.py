@@ -11,9 +11,9 @@ import pytest
 
 from qoop.errors import CannotSplitError
 from qoop.estimate.packing import completion_time
-from qoop.parsing.render import stage_query, view_name
+from qoop.parsing.render import stage_query
 from qoop.plans.candidates import CutPolicy
-from qoop.plans.plan import RESULT
+from qoop.plans.plan import RESULT, view_name
 from qoop.plans.trees import Join
 from tests.golden.shop import Shop
 

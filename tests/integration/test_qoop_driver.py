@@ -138,12 +138,12 @@ def test_only_its_owner_can_read_the_folder_of_a_query(spark, tmp_path):
 
 
 def test_abandoned_folders_are_deleted(spark, tmp_path):
-    for name, age in (("old", 3600), ("young", 60)):
+    for name, age in (("1-0123ab", 3600), ("2-0123ab", 60)):
         (tmp_path / f"qoop-{name}").mkdir()
         (tmp_path / f"qoop-{name}" / ALIVE).touch()
         os.utime(tmp_path / f"qoop-{name}" / ALIVE, (time.time() - age,) * 2)
     (tmp_path / "qoop-other").mkdir()
     folder = QueryFolder(spark, f"{tmp_path.as_uri()}/qoop-", "1")
     folder.create()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["qoop-1", "qoop-other", "qoop-young"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["qoop-1", "qoop-2-0123ab", "qoop-other"]
     folder.delete()

@@ -12,12 +12,12 @@ from qoop import api
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.connection import open_connections
 from qoop.engine.identity import data_identity
-from qoop.engine.inputs import IN_MEMORY, MAX_FILES, MAX_LEAVES, UNKNOWN_BYTES, read_inputs
+from qoop.engine.inputs import IN_MEMORY, MAX_ASKED, MAX_FILES, UNKNOWN_BYTES, read_inputs, tables_named
 from qoop.engine.scala import as_float
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.estimate.gate import Gate
-from qoop.feedback.profile import fixed_share
+from qoop.feedback.profile import ProfileFeed, SharePoint
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.run import journal
@@ -133,10 +133,17 @@ def test_a_table_is_listed_once_however_often_it_is_named(spark, monkeypatch):
     assert listings(spark, monkeypatch, " UNION ALL ".join(["SELECT id FROM parted"] * 5)) == 2
 
 
-def test_of_a_query_that_names_very_many_tables_only_some_are_looked_at(spark):
+def test_for_very_many_tables_spark_is_not_asked_one_by_one(spark):
     doubled = [f"d{n} AS (SELECT * FROM d{n - 1} UNION ALL SELECT * FROM d{n - 1})" for n in range(1, 9)]
     found = sizes(spark, f"WITH d0 AS (SELECT id FROM plain), {', '.join(doubled)} SELECT sum(id) FROM d8")
-    assert len(found) == MAX_LEAVES + 1 and found[-1] is None and None not in found[:-1]
+    assert len(found) == 256 and found.count(None) == 256 - MAX_ASKED
+
+
+def test_tables_count_that_spark_does_not_read(spark):
+    days = " UNION ALL ".join(f"SELECT {day} AS day, id FROM plain" for day in range(30))
+    frame = spark.sql(f"WITH kinds AS (SELECT * FROM VALUES (1), (2)) SELECT id FROM ({days}), kinds WHERE day = 7")
+    inputs = read_inputs(frame, 1e18, tables_named(frame))
+    assert (len(inputs.sizes), inputs.tables) == (2, 30)
 
 
 def test_tables_in_subqueries_count(spark):
@@ -215,7 +222,7 @@ def test_without_the_guard_no_time_is_kept(spark):
         assert "planning pays off above" in str(reason(spark, text, gate=gate, guard=None))
 
 
-def test_users_turn_the_gate_off(spark):
+def test_users_turn_planning_and_the_gate_off(spark):
     text = JOINED.format(facts="plain")
     gated = "planning pays off above"
     assert gated not in str(reason(spark, text, plan="always"))
@@ -227,7 +234,11 @@ def test_users_turn_the_gate_off(spark):
         assert gated not in str(reason(spark, text))
         assert gated in str(reason(spark, text, plan="auto", guard=None)), "the option is stronger than the setting"
         spark.conf.set("spark.qoop.plan", "never")
-        with pytest.raises(QoopError, match=r"spark\.qoop\.plan 'never': must be auto or always"):
+        assert reason(spark, text) == "replanning is off"
+        assert reason(spark, text, rules=Rules(force=True)) == "replanning is off"
+        assert "last planned" not in str(reason(spark, text, plan="auto", gate=Gate(gain=0.0)))
+        spark.conf.set("spark.qoop.plan", "sometimes")
+        with pytest.raises(QoopError, match=r"spark\.qoop\.plan 'sometimes': must be auto, always or never"):
             reason(spark, text)
     finally:
         spark.conf.unset("spark.qoop.plan")
@@ -339,13 +350,13 @@ def test_a_plan_that_took_less_time_than_others_is_run_again(spark, stored_in_va
 @pytest.fixture
 def planned(monkeypatch):
     """The queries that are planned from now on."""
-    plan, found = api._plans_made.plan, []
+    plan, found = api._known_plans.plan, []
 
     def planning(*args, **named):
         found.append(plan(*args, **named))
         return found[-1]
 
-    monkeypatch.setattr(api._plans_made, "plan", planning)
+    monkeypatch.setattr(api._known_plans, "plan", planning)
     return found
 
 
@@ -399,8 +410,17 @@ def test_a_query_that_was_planned_in_vain_is_planned_again_when_its_data_change(
         spark.sql("DROP TABLE sold")
 
 
-def test_an_application_that_is_told_its_share_plans_each_run(spark):
+def test_where_the_share_may_change_each_run_is_planned(spark):
     text = JOINED.format(facts="plain")
     for _ in range(2):
-        said = reason(spark, text, gate=Gate(gain=0.0), feed=lambda: fixed_share(2))
+        said = reason(
+            spark, text, gate=Gate(gain=0.0), feed=lambda: ProfileFeed([SharePoint(0, 2), SharePoint(900, 1)])
+        )
         assert said is not None and "last planned" not in said
+
+
+def test_runs_are_compared_at_the_share_that_they_are_given(spark):
+    text = JOINED.format(facts="plain")
+    assert "last planned" not in str(reason(spark, text, gate=Gate(gain=0.0), slots=16))
+    assert "last planned" in str(reason(spark, text, gate=Gate(gain=0.0), slots=16))
+    assert "last planned" not in str(reason(spark, text, gate=Gate(gain=0.0), slots=1))

@@ -113,7 +113,7 @@ class Watched:
         def ended():
             return [event for event in self.events[seen:] if isinstance(event, StageFinished | StageFailed)]
 
-        self.engine.start(stage, text, view, 0)
+        self.engine.start(stage, text, view)
         wait_until(ended, lambda: str(self.events), limit_s=90.0)
         return ended()[0]
 
@@ -200,7 +200,7 @@ def test_outputs_in_files_without_a_mark_are_not_lost(spark, tmp_path):
     folder = QueryFolder(spark, f"{tmp_path.as_uri()}/qoop-", "marks", lambda line: None)
     outputs = FileCheckpoints(spark, folder)
     with changed(spark, "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"):
-        outputs.save("kept", spark.range(5).toDF("id"), 0)
+        outputs.save("kept", spark.range(5).toDF("id"))
     try:
         assert not list((tmp_path / "qoop-marks/kept").glob("*/_SUCCESS"))
         assert outputs.lost_views(suspected=True) == {}

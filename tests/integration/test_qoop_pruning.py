@@ -1,10 +1,13 @@
 """Partitions that Spark skips as no row of a small join input matches them: cutting that input off must not cost it."""
 
+import math
+
 import pytest
 
 import qoop
 from qoop import api
 from qoop.engine.catalogue import SparkCatalogue
+from qoop.engine.pruning import bytes_of_texts
 from qoop.estimate.statistics import ColumnStatistics
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
@@ -34,6 +37,15 @@ def executed(frame):
     """The rows of a frame, and the plan that Spark chose in the end."""
     rows = [tuple(row) for row in frame.collect()]
     return rows, str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def test_outputs_in_files_are_a_part_of_plans_only_if_their_texts_are_short(spark):
+    texts = spark.sql(
+        "SELECT id AS a, if(id < 5, repeat('x', 100000), NULL) AS a, CAST('yz' AS BINARY) AS b FROM range(9)"
+    )
+    assert bytes_of_texts(texts) == 5 * 100000 + 9 * 2
+    assert bytes_of_texts(spark.range(9)) == bytes_of_texts(texts.limit(0)) == 0.0
+    assert bytes_of_texts(spark.sql("SELECT array(id) AS a FROM range(9)")) == math.inf
 
 
 @pytest.mark.parametrize(

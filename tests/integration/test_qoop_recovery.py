@@ -198,9 +198,7 @@ def test_a_stage_that_is_cancelled_in_its_shuffle_is_reported_as_that_while_othe
     marks, text = slow
     cached = spark.sql("SELECT i_item_sk AS item FROM item UNION SELECT ss_item_sk FROM store_sales").cache()
     cached.count()
-    watched.engine.start(
-        ONE, f"SELECT item FROM ({text}) UNION SELECT ss_item_sk FROM store_sales ORDER BY 1", "one", 0
-    )
+    watched.engine.start(ONE, f"SELECT item FROM ({text}) UNION SELECT ss_item_sk FROM store_sales ORDER BY 1", "one")
     wait_until(lambda: marks.exists() and marks.stat().st_size > 10)
     watched.engine.cancel((ONE,))
     watched.wait(StageCancelled)
@@ -211,16 +209,16 @@ def test_a_stage_that_is_cancelled_in_its_shuffle_is_reported_as_that_while_othe
 
 def test_a_cancelled_stage_stops_and_the_others_continue(spark, slow, watched):
     marks, text = slow
-    watched.engine.start(ONE, text, "one", 0)
+    watched.engine.start(ONE, text, "one")
     wait_until(lambda: marks.exists() and marks.stat().st_size > 10)
-    watched.engine.start(TWO, "SELECT count(*) AS n FROM item", "two", 0)
+    watched.engine.start(TWO, "SELECT count(*) AS n FROM item", "two")
     watched.engine.cancel((ONE,))
     watched.wait(StageCancelled)
     watched.wait(StageFinished)
     assert {type(event): event.stage for event in watched.events} == {StageCancelled: ONE, StageFinished: TWO}
     wait_until(lambda: not active_jobs(spark))
     wait_until(lambda: unchanged(marks))
-    watched.engine.start(RESULT, "SELECT 1 AS one", None, 0)
+    watched.engine.start(RESULT, "SELECT 1 AS one", None)
     watched.wait(StageFinished, 2)
     assert watched.results == [[(1,)]]
 
@@ -266,7 +264,7 @@ def records_read(spark, tag):
 
 def test_a_running_stage_reports_how_many_rows_it_has(spark, gate, watched, monkeypatch):
     monkeypatch.setattr(spark_engine, "MIN_GROWTH_ROWS", 50.0)
-    watched.engine.start(ONE, SCAN, "one", 0)
+    watched.engine.start(ONE, SCAN, "one")
     watched.wait(StageGrew)
     gate.unlink()
     watched.wait(StageFinished)
@@ -277,7 +275,7 @@ def test_a_running_stage_reports_how_many_rows_it_has(spark, gate, watched, monk
 
 def cancelled_at_two_thirds(spark, watched, text):
     """Cancel a stage when 8 of its 12 partitions are stored; returns the event."""
-    watched.engine.start(ONE, text, "one", 0)
+    watched.engine.start(ONE, text, "one")
     wait_until(lambda: finished_tasks(spark) == 8)
     watched.engine.cancel((ONE,))
     watched.wait(StageCancelled)
@@ -290,10 +288,10 @@ def test_a_cancelled_stage_is_resumed_where_it_stopped(spark, gate, watched, tex
     stopped = cancelled_at_two_thirds(spark, watched, text)
     assert (stopped.stage, stopped.kept) == (ONE, pytest.approx(8 / 12))
     gate.unlink()
-    watched.engine.start(ONE, text, "one", 0)
+    watched.engine.start(ONE, text, "one")
     watched.wait(StageFinished)
     read = records_read(spark, "watched-2")
-    watched.engine.start(RESULT, "SELECT CAST(sum(x) AS int) AS s FROM one", None, 0)
+    watched.engine.start(RESULT, "SELECT CAST(sum(x) AS int) AS s FROM one", None)
     watched.wait(StageFinished, 2)
     expected = spark.sql(text.replace("waiting(", "(")).selectExpr("count(*)", "CAST(sum(x) AS int)").first()
     assert (watched.events[-2].rows, watched.results[0][0][0]) == tuple(expected)
@@ -310,7 +308,7 @@ def test_what_a_cancelled_stage_stored_is_not_used_for_another_output(spark, gat
         text = SCAN.replace("id,", "id + 1 AS id,")
     else:
         watched.engine._versions["range"] = 1
-    watched.engine.start(ONE, text, "one", 0)
+    watched.engine.start(ONE, text, "one")
     watched.wait(StageFinished)
     assert records_read(spark, "watched-2") == 120
 
@@ -319,18 +317,18 @@ def test_what_a_cancelled_stage_stored_is_not_used_for_another_output(spark, gat
 def test_nothing_is_kept_of_a_stage_cancelled_in_its_shuffle(spark, gate, watched):
     assert cancelled_at_two_thirds(spark, watched, GROUPS) == StageCancelled(ONE)
     gate.unlink()
-    watched.engine.start(ONE, GROUPS, "one", 0)
+    watched.engine.start(ONE, GROUPS, "one")
     watched.wait(StageFinished)
-    watched.engine.start(RESULT, "SELECT CAST(sum(x) AS int) AS n FROM one", None, 0)
+    watched.engine.start(RESULT, "SELECT CAST(sum(x) AS int) AS n FROM one", None)
     watched.wait(StageFinished, 2)
     assert watched.results == [[(120,)]]
 
 
 @pytest.mark.parametrize("text", [pytest.param(SCAN, marks=pytest.mark.matrix), GROUPS])
 def test_a_stage_that_computes_the_same_as_a_cancelled_one_goes_on(spark, gate, watched, text):
-    watched.engine.start(ONE, text, "one", 0)
+    watched.engine.start(ONE, text, "one")
     wait_until(lambda: finished_tasks(spark) == 8)
-    watched.engine.start(TWO, f"SELECT id + 1 AS id, x FROM ({text})", "two", 0)
+    watched.engine.start(TWO, f"SELECT id + 1 AS id, x FROM ({text})", "two")
     threading.Event().wait(1.0)
     watched.engine.cancel((ONE,))
     # Not only after the other one has come to an end.
@@ -349,7 +347,7 @@ def unchanged(file: Path):
 
 def test_a_stage_can_be_cancelled_before_it_has_a_job(watched):
     for number in range(10):
-        watched.engine.start(ONE, "SELECT count(*) AS n FROM store_sales GROUP BY ss_item_sk", "one", 0)
+        watched.engine.start(ONE, "SELECT count(*) AS n FROM store_sales GROUP BY ss_item_sk", "one")
         watched.engine.cancel((ONE,))
         wait_until(lambda number=number: len(watched.events) == number + 1)
     # A stage may have finished before it could be cancelled.
@@ -360,7 +358,7 @@ def test_a_stage_can_be_cancelled_before_it_has_a_job(watched):
 
 def test_closing_an_engine_cancels_running_stages(spark, slow, watched):
     marks, text = slow
-    watched.engine.start(ONE, text, "one", 0)
+    watched.engine.start(ONE, text, "one")
     wait_until(lambda: marks.exists())
     watched.close()
     assert watched.events == [StageCancelled(ONE)]
@@ -368,7 +366,7 @@ def test_closing_an_engine_cancels_running_stages(spark, slow, watched):
 
 
 def test_a_failed_stage_reports_its_error(spark, watched):
-    watched.engine.start(ONE, "SELECT 1 / (i_item_sk - i_item_sk) AS x FROM item", "one", 0)
+    watched.engine.start(ONE, "SELECT 1 / (i_item_sk - i_item_sk) AS x FROM item", "one")
     watched.wait(StageFailed)
     (failed,) = watched.events
     assert not failed.retry and failed.error.startswith("[DIVIDE_BY_ZERO]") and "\n" not in failed.error
@@ -509,11 +507,11 @@ def descriptions(spark):
 
 def test_a_lost_output_is_reported_once_and_stored_again(spark, watched):
     text = "SELECT /*+ REPARTITION(6) */ ss_item_sk, count(*) AS n FROM store_sales GROUP BY ss_item_sk"
-    watched.engine.start(ONE, text, "one", 0)
+    watched.engine.start(ONE, text, "one")
     watched.wait(StageFinished)
     remove_stored_rows(spark)
     watched.wait(CheckpointLost)
-    watched.engine.start(ONE, text, "one", 1)
+    watched.engine.start(ONE, text, "one")
     watched.wait(StageFinished, 2)
     threading.Event().wait(1.0)
     assert [type(event) for event in watched.events] == [StageFinished, CheckpointLost, StageFinished]

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 import qoop
 from qoop.engine.catalogue import SparkCatalogue
-from qoop.engine.session import java_message, query_session, syntax_of
+from qoop.engine.failures import java_message
+from qoop.engine.session import query_session, syntax_of
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import CannotSplitError, UnknownNameError
 from qoop.estimate.cost import CostModel

@@ -22,12 +22,13 @@ from qoop.engine import spark_engine
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.persisted import PersistedRows
 from qoop.engine.scala import leaves
-from qoop.engine.session import StatementAsWritten
 from qoop.engine.spark_engine import SparkEngine
+from qoop.engine.statement import StatementAsWritten
+from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.estimate.statistics import ColumnStatistics
+from qoop.known_plans import KnownPlans
 from qoop.plans.candidates import CutPolicy
-from qoop.plans_made import PlansMade
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
 from qoop.run import journal
@@ -133,7 +134,9 @@ def test_a_plan_whose_outputs_take_too_much_room_is_given_up(spark, slow_views, 
     warned, stored = [], []
     finish = SparkEngine._finish
     monkeypatch.setattr(
-        SparkEngine, "_finish", lambda *args: stored.append(session_state(spark)["persisted"]) or finish(*args)
+        SparkEngine,
+        "_finish",
+        lambda *args, **named: stored.append(session_state(spark)["persisted"]) or finish(*args, **named),
     )
     with changed(spark, "spark.qoop.maxStored", "1k"), session_unchanged(spark):
         before = session_state(spark)["persisted"]
@@ -188,6 +191,28 @@ def test_a_frame_can_be_transformed_and_joined(spark):
         assert many.join(other, ["s_state", "count"]).count() == other.count() > 0
         del many
         gc.collect()
+
+
+def test_nothing_stays_stored_for_a_frame_of_the_query_as_written(spark, monkeypatch):
+    def refused(self, text, last=False):
+        if last:
+            raise DifferentPlanError("the plan is not equivalent to the query as written")
+
+    monkeypatch.setattr(Verification, "check", refused)
+    with session_unchanged(spark):
+        before = session_state(spark)["persisted"]
+        frame = qoop.sql(spark, SALES, STAGED)
+        assert session_state(spark)["persisted"] == before
+        assert rows_of(frame) == rows_of(spark.sql(SALES))
+        del frame
+        gc.collect()
+
+
+def test_a_failing_callback_does_not_fail_a_query(spark):
+    warned = []
+    answer = qoop.collect(spark, SALES, replace(STAGED, watch=lambda command: 1 / 0, warn=warned.append))
+    assert len(answer.rows) == spark.sql(SALES).count()
+    assert "could not show what the planner does: ZeroDivisionError" in warned[0]
 
 
 def test_outputs_of_stages_are_released_with_the_last_frame(spark):
@@ -776,7 +801,7 @@ def test_an_error_of_the_planner_does_not_fail_the_query(spark, monkeypatch):
     def broken(*args, **named):
         raise ZeroDivisionError("a defect of the planner")
 
-    monkeypatch.setattr(PlansMade, "plan", broken)
+    monkeypatch.setattr(KnownPlans, "plan", broken)
     answer = qoop.collect(spark, JOINED, STAGED)
     assert Counter(map(tuple, answer.rows)) == rows_of(spark.sql(JOINED))
     assert answer.outcome.one_stage_reason == "the planner failed: ZeroDivisionError: a defect of the planner"

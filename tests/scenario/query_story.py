@@ -18,11 +18,10 @@ import shlex
 
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
-from qoop.parsing.blocks import PREFIX
 from qoop.parsing.statement import parse_statement
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
-from qoop.plans.plan import BLOCK_RESULT, RESULT, ROOT, StageId
+from qoop.plans.plan import BLOCK_RESULT, PREFIX, RESULT, ROOT, StageId
 from qoop.replan import commands, events
 from qoop.replan.decision import Rules
 from qoop.replan.machine import step

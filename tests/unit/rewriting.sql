@@ -223,6 +223,27 @@ SELECT struct(a.id, b.x) AS s FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id
 SELECT a.id, transform(array(1, 2), x -> x + 1) FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
 SELECT a.id, CASE WHEN b.x = 1 THEN 'one' ELSE c.y END FROM a JOIN b ON a.id = b.id JOIN c ON c.id = a.id;
 
+-- == columns that nothing reads
+WITH j AS (SELECT a.*, b.z, b.amt FROM a JOIN b ON a.id = b.id) SELECT l.x, count(*) AS n FROM j l JOIN j r ON l.y = r.z GROUP BY l.x;
+WITH j AS (SELECT a.*, b.x AS x, b.z FROM a JOIN b ON a.id = b.id) SELECT j.y, j.z FROM j JOIN c ON j.id = c.id;
+WITH j AS (SELECT a.*, b.z FROM a JOIN b ON a.id = b.id) SELECT count(*) AS n FROM j JOIN c ON true;
+WITH j AS (SELECT a.*, b.z FROM a JOIN b ON a.id = b.id) SELECT c.w FROM c WHERE EXISTS (SELECT * FROM j WHERE j.y = c.y);
+WITH j AS (SELECT a.*, b.z FROM a JOIN b ON a.id = b.id) SELECT c.w FROM c JOIN b ON c.id = b.id WHERE c.id IN (SELECT j.x FROM j WHERE j.z <= b.z);
+WITH j AS (SELECT a.id, a.y, b.z FROM a JOIN b ON a.id = b.id) SELECT DISTINCT y FROM j JOIN c USING (id, y);
+WITH j AS (SELECT a.id, a.y, b.z FROM a JOIN b ON a.id = b.id) SELECT c.w FROM j NATURAL JOIN c;
+WITH j (k, l, m) AS (SELECT a.id, a.y, b.z FROM a JOIN b ON a.id = b.id) SELECT j.m, c.w FROM j JOIN c ON j.k = c.id;
+WITH j AS (SELECT a.id, a.y, b.z FROM a JOIN b ON a.id = b.id) SELECT d.m, c.w FROM j AS d (k, l, m) JOIN c ON d.k = c.id;
+WITH j AS (SELECT DISTINCT a.id, a.y, b.x FROM a JOIN b ON a.id = b.id) SELECT j.id, c.w FROM j JOIN c ON j.id = c.id;
+WITH j AS (SELECT a.id, a.x, sum(b.x) AS s FROM a JOIN b ON a.id = b.id GROUP BY 1, 2) SELECT j.s, c.w FROM j JOIN c ON j.id = c.id;
+WITH j AS (SELECT a.id, a.x, sum(b.x) AS s FROM a JOIN b ON a.id = b.id GROUP BY ROLLUP (1, 2)) SELECT j.s, c.w FROM j JOIN c ON j.id = c.id;
+WITH j AS (SELECT a.id, a.x, max(b.x) AS m FROM a JOIN b ON a.id = b.id GROUP BY ALL) SELECT j.m, c.w FROM j JOIN c ON j.id = c.id;
+WITH j AS (SELECT a.id, a.x, b.x AS v FROM a JOIN b ON a.id = b.id ORDER BY 2, 3, 1 LIMIT 3) SELECT j.v, c.w FROM j JOIN c ON j.id = c.id;
+WITH j AS (SELECT a.x AS k, k + 1 AS n, b.id FROM a JOIN b ON a.id = b.id) SELECT j.n, c.w FROM j JOIN c ON j.id = c.id;
+WITH j AS (SELECT a.id, a.x, b.z FROM a JOIN b ON a.id = b.id UNION ALL SELECT a.id, b.x, a.y FROM a JOIN b ON a.x = b.x) SELECT j.z, c.w FROM j JOIN c ON j.id = c.id;
+WITH j AS (SELECT a.id, a.x, b.z FROM a JOIN b ON a.id = b.id INTERSECT SELECT a.id, b.x, a.y FROM a JOIN b ON a.x = b.x) SELECT j.id, c.w FROM j JOIN c ON j.id = c.id;
+WITH j AS (SELECT a.*, b.z FROM a JOIN b ON a.id = b.id), k AS (SELECT j.*, c.w FROM j JOIN c ON j.id = c.id) SELECT k.w, k.z FROM k JOIN t ON k.x = t.x;
+WITH j AS (SELECT a.*, row_number() OVER (PARTITION BY a.id ORDER BY a.x, a.d, b.x, b.z) AS n FROM a JOIN b ON a.id = b.id) SELECT j.n, c.w FROM j JOIN c ON j.id = c.id;
+
 -- == texts
 SELECT a.id /* comment FROM _qoop_core */, b.x -- more
 FROM a JOIN b ON a.id = b.id;

@@ -60,6 +60,13 @@ def test_other_comparisons_with_constants_change_nothing(condition):
     assert reason(condition) is None
 
 
+def test_of_json_only_the_fields_that_are_asked_for_are_read():
+    parsed = ("call", "JsonToStructs", (), (column("string"),))
+    field = ("call", "GetStructField", (("ordinal", 0),), (parsed,))
+    assert "simplifies" in (reason(equal(field, literal("1", "integer"))) or "")
+    assert "simplifies" not in (reason(outputs=(parsed,)) or "")
+
+
 def test_tables_that_are_no_files_have_one_zero():
     assert reason(equal(column("double"), literal("0")), table="t") is None
 
@@ -131,12 +138,16 @@ def grouped(kind, *keys, outputs=()):
 def test_groups_of_equal_values_that_are_not_the_same(kind):
     nested = "{'type': 'array', 'elementType': 'double'}"
     finer = ("cast", "string", column("double", 2), "UTC")
-    for key in (column("double"), column(nested), column("string collate UTF8_LCASE"), ("call", "PythonUDF", (), ())):
+    unknown, real = ("call", "PythonUDF", (), ()), ("call", "PythonUDF", (("dataType", "double"),), ())
+    mapped = column("{'type': 'map', 'keyType': 'string', 'valueType': 'long'}")
+    made = ("call", "StringToMap", (), (column("string"),))
+    for key in (column("double"), column(nested), column("string collate UTF8_LCASE"), mapped, made, unknown, real):
         assert "tells values apart" in (grouped(kind, key, outputs=(finer,)) or "")
     assert grouped(kind, column("double"), outputs=(("call", "Abs", (), (column("double", 2),)),)) is None
     for key in (
         column("long"),
         ("cast", "integer", column("double"), None),
+        ("call", "PythonUDF", (("dataType", "integer"),), (column("long"),)),
         less(column("double"), literal("1"), True),
     ):
         assert grouped(kind, key, outputs=(finer,)) is None

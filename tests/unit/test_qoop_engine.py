@@ -270,7 +270,7 @@ def test_executors_are_not_taken_for_lost_when_spark_does_not_answer(watched):
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
 def test_a_stage_is_cancelled_while_everything_else_fails(watched, problem):
-    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine.start(ONE, "SELECT 2", "view")
     assert watched.spark.started.wait(20)
     watched.spark.broken = problem
     watched.engine.cancel((ONE,))
@@ -280,7 +280,7 @@ def test_a_stage_is_cancelled_while_everything_else_fails(watched, problem):
 
 
 def test_a_large_output_is_reported_as_it_grows(watched):
-    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine.start(ONE, "SELECT 2", "view")
     for rows, finished in ((9e5, 0.1), (1.1e6, 0.2), (1.2e6, 0.4), (2.3e6, 0.5), (5e6, 0.0), (4.7e6, 0.8)):
         watched.kept.grown = {"view": (rows, finished)}
         watched.engine._report_growth()
@@ -292,14 +292,14 @@ def test_outputs_that_take_too_much_room_are_reported_once_and_removed_before_th
     watched, monkeypatch
 ):
     monkeypatch.setattr(spark_engine, "LIMIT_CHECK_S", 0.0)
-    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine.start(ONE, "SELECT 2", "view")
     for stored in (0.0, 100.0, 101.0, 200.0):
         watched.kept.stored = stored
         watched.engine._report_too_much_stored()
     assert [event for event in watched.events if isinstance(event, CannotPlan)] == [CannotPlan("101 bytes")]
     assert not watched.kept.released
     watched.engine.cancel((ONE,))
-    watched.engine.start(RESULT, "SELECT 1", None, 0)
+    watched.engine.start(RESULT, "SELECT 1", None)
     wait_for(lambda: watched.kept.released, lambda: watched.events)
     assert StageCancelled(ONE) in watched.events, "otherwise it might store them again"
 
@@ -311,7 +311,7 @@ def test_outputs_that_take_too_much_room_stay_where_a_stage_reads_them_and_while
     watched.engine._report_too_much_stored()
     assert not any(isinstance(event, CannotPlan) for event in watched.events)
     watched.engine._storing.clear()
-    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine.start(ONE, "SELECT 2", "view")
     watched.engine._report_too_much_stored()
     # The engine's own check may have been first.
     wait_for(lambda: CannotPlan("200 bytes") in watched.events, lambda: watched.events)
@@ -340,7 +340,7 @@ def test_requesting_executors_does_not_block(watched, monkeypatch):
     assert sum("1 executor;" in line for line in watched.warned) == 1
 
 
-def test_a_plan_that_cannot_be_compared_cannot_run(watched):
+def test_a_plan_that_cannot_be_written_as_one_text_cannot_run(watched):
     def fail():
         raise OverflowError("too wide")
 
@@ -361,7 +361,7 @@ def test_a_stage_that_ends_in_any_way_is_reported(watched, monkeypatch, problem)
         raise problem
 
     monkeypatch.setattr(watched.spark, "sql", fail)
-    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine.start(ONE, "SELECT 2", "view")
     wait_for(lambda: any(isinstance(event, StageFailed) for event in watched.events), lambda: watched.events)
 
 
@@ -384,11 +384,11 @@ def test_memory_is_freed_before_a_stage_is_retried_that_had_none_left(watched, m
 
     monkeypatch.setattr(watched.spark, "sql", fail)
     monkeypatch.setattr(spark_engine, "free_room", free)
-    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine.start(ONE, "SELECT 2", "view")
     watched.wait(StageFailed(ONE, message, True, True))
     assert calls == [False] * freed, "before the failure is reported"
     watched.events.clear()
-    watched.engine.start(ONE, "SELECT 2", "view", 1)
+    watched.engine.start(ONE, "SELECT 2", "view")
     watched.wait(StageFailed(ONE, message, not freed, True))
     assert calls == [False] * freed, "memory is freed once for a stage"
 
@@ -407,7 +407,7 @@ def test_what_a_stage_without_memory_has_left_can_be_freed(watched, monkeypatch)
 
     monkeypatch.setattr(watched.spark, "sql", fail)
     monkeypatch.setattr(spark_engine, "free_room", free)
-    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine.start(ONE, "SELECT 2", "view")
     wait_for(lambda: len(left) == 2, lambda: watched.events)
     assert left[1] is True
 
@@ -424,10 +424,10 @@ def test_outputs_are_removed_before_the_query_runs_as_written_if_a_stage_found_n
 
     monkeypatch.setattr(watched.spark, "sql", fail)
     monkeypatch.setattr(spark_engine, "free_room", lambda session, wait: None)
-    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine.start(ONE, "SELECT 2", "view")
     wait_for(lambda: failed(ONE), lambda: watched.events)
     assert not watched.kept.released
-    watched.engine.start(RESULT, "SELECT 1", None, 0)
+    watched.engine.start(RESULT, "SELECT 1", None)
     wait_for(lambda: failed(RESULT), lambda: watched.events)
     assert watched.kept.released == removed
 
@@ -438,7 +438,7 @@ def test_a_stage_that_is_cancelled_while_memory_is_freed_has_not_failed(watched,
 
     monkeypatch.setattr(watched.spark, "sql", fail)
     monkeypatch.setattr(spark_engine, "free_room", lambda session, wait: watched.engine.cancel((ONE,)))
-    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine.start(ONE, "SELECT 2", "view")
     watched.wait(StageCancelled(ONE))
 
 
@@ -447,7 +447,7 @@ def test_a_stage_that_gets_no_thread_is_reported(watched, monkeypatch):
         raise AssertionError("no active context")
 
     monkeypatch.setattr(spark_engine, "_StageThread", none)
-    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine.start(ONE, "SELECT 2", "view")
     assert [type(event) for event in watched.events if not isinstance(event, ExecutorsChanged)] == [StageFailed]
 
 
@@ -545,7 +545,7 @@ def test_an_output_stored_while_another_is_lost_is_reported_after_it_was_stored(
     monkeypatch.setattr(engine, "_versions_read", versions_read)
     monkeypatch.setattr(engine, "_compute", lambda *_: (1.0, 8.0))
     monkeypatch.setattr(spark_engine, "core_seconds", lambda *_: 1.0)
-    engine.start(five, "SELECT s FROM one", "five", 0)
+    engine.start(five, "SELECT s FROM one", "five")
     wait_for(lambda: ONE in lost(stored), lambda: stored.events)
     losing.join(20)
     ends = [type(event) for event in stored.events if getattr(event, "stage", None) == five]
@@ -555,7 +555,7 @@ def test_an_output_stored_while_another_is_lost_is_reported_after_it_was_stored(
 def test_what_is_kept_of_a_cancelled_stage_is_reported_and_may_be_lost(watched, monkeypatch):
     monkeypatch.setattr(spark_engine, "core_seconds", lambda context, tag, last_job=False: 3.0 if last_job else 9.0)
     watched.kept.parts = {"view": 0.8}
-    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine.start(ONE, "SELECT 2", "view")
     assert watched.spark.started.wait(20)
     watched.engine.cancel((ONE,))
     watched.wait(StageCancelled(ONE, 0.8, 3.0))
@@ -605,7 +605,7 @@ def test_of_an_output_that_is_stored_again_all_rows_are_computed_if_none_may_be_
     monkeypatch.setattr(checkpoints_module, "PersistedRows", compute)
     monkeypatch.setattr(checkpoints_module, "settings_of", nullcontext)
     with pytest.raises(ComputedError if whole else TypeError):
-        checkpoints.save("view", Fake(sparkSession=None), 1, whole=whole)
+        checkpoints.save("view", Fake(sparkSession=None), whole=whole)
     assert known.kept != whole
 
 
@@ -634,7 +634,7 @@ class Storing:
         )
 
     def start(self):
-        self.engine.start(ONE, "SELECT 1", None, 0)
+        self.engine.start(ONE, "SELECT 1", None)
 
     def wait(self, kind):
         wait_for(lambda: any(isinstance(event, kind) for event in self.events), lambda: self.events)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -29,6 +30,9 @@ class HadoopPath:
 
     def getFileSystem(self, configuration):  # noqa: N802 - Java's name
         return self._system
+
+    def getName(self):  # noqa: N802
+        return self.path.name
 
     def getParent(self):  # noqa: N802
         return HadoopPath(self.path.parent, self._system)
@@ -173,6 +177,8 @@ def place(tmp_path, monkeypatch):
     failed = []
     monkeypatch.setattr(threading, "excepthook", failed.append)
     monkeypatch.setattr(folders, "_heartbeats", folders.Heartbeats())
+    monkeypatch.setattr(folders, "NAMED", re.compile(r"qoop-\w+$"))
+    monkeypatch.setattr(folders, "SWEEP_S", 0.0)
     made = Folders(tmp_path)
     yield made
     for folder in made.made:
@@ -203,6 +209,22 @@ def test_other_users_folders_are_not_deleted(place):
     place.left("zz")
     place.create()
     assert place.system.deleted == ["qoop-zz"]
+
+
+def test_only_folders_with_names_of_queries_are_deleted(place, monkeypatch):
+    monkeypatch.undo()
+    for name in ("results", "12-0123zz", "12-012345"):
+        place.left(name)
+    place.create()
+    assert place.system.deleted == ["qoop-12-012345"]
+
+
+def test_abandoned_folders_are_looked_for_once_in_a_while(place, monkeypatch):
+    monkeypatch.setattr(folders, "SWEEP_S", 600.0)
+    place.create()
+    place.left("old")
+    place.create("another")
+    assert place.system.deleted == []
 
 
 def test_a_folder_without_a_heartbeat_is_not_a_querys(place):

@@ -45,8 +45,20 @@ def test_a_limit_over_the_join_of_large_tables_does_not_stop_early():
         assert GATE.reason(Inputs(sizes, stops_early=True), slots=1) is None
 
 
-@given(st.lists(st.floats(0, 1e13), max_size=40), st.floats(0.1, 1e4))
-def test_sizes_up_to_which_a_table_is_listed_decide(sizes, slots):
+def test_planning_of_a_long_text_and_of_tables_that_spark_does_not_read_takes_time():
+    sizes = (200 * MB, 1 * MB)
+    assert GATE.reason(Inputs(sizes), slots=2, characters=5_000) is None
+    assert "pays off above 2.8 s" in str(GATE.reason(Inputs(sizes), slots=2, characters=25_000))
+    assert "pays off above 36.7 s" in str(GATE.reason(Inputs(sizes, named=365), slots=2))
+
+
+@given(
+    st.lists(st.floats(0, 1e13), max_size=40),
+    st.floats(0.1, 1e4),
+    st.integers(0, 500),
+    st.integers(0, 500_000),
+)
+def test_sizes_up_to_which_a_table_is_listed_decide(sizes, slots, named, characters):
     """Whatever else a query reads, it is planned once one table has `bytes_to_know`."""
-    known = (*sizes, GATE.bytes_to_know(max(slots, 1.0)))
-    assert GATE.reason(Inputs(known), slots) is None
+    known = (*sizes, GATE.bytes_to_know(max(slots, 1.0), named, characters))
+    assert GATE.reason(Inputs(known, named=named), slots, characters=characters) is None

@@ -10,7 +10,9 @@ from qoop.errors import QoopError
 
 
 class Folder:
-    """A temporary folder on a file system that is a set of paths."""
+    """A temporary folder on a file system that is a set of paths. `taken`: another query renames its rows first."""
+
+    taken, again = False, 0
 
     def __init__(self, spark, prefix, name):
         self.path, self.paths = prefix + name, spark
@@ -24,9 +26,17 @@ class Folder:
     def move(self, name, path):
         if f"{self.path}/{name}" not in self.paths:
             return False
+        if self.taken:
+            self.paths.add(path)
         self.paths.remove(f"{self.path}/{name}")
-        self.paths.add(path)
+        self.paths.add(f"{path}/{name}" if path in self.paths else path)
         return True
+
+    def remove(self, path):
+        self.paths.remove(path)
+
+    def delete_again(self):
+        self.again += 1
 
     def delete(self):
         self.paths -= {path for path in self.paths if path.startswith(self.path)}
@@ -87,3 +97,16 @@ def test_a_path_that_was_taken_meanwhile_is_left_as_it_is(paths):
         paths.add("/rows")
         files.publish(name)
     assert paths == {"/rows"}
+
+
+def test_of_two_queries_that_write_to_one_path_one_fails(paths, monkeypatch):
+    monkeypatch.setattr(Folder, "taken", True)
+    with OutputFiles(paths, "/rows", "parquet") as files, pytest.raises(QoopError, match="choose another path"):
+        files.publish(files.store(Frame(paths)))
+    assert paths == {"/rows"}, "what the other one wrote"
+
+
+def test_what_a_stopped_query_still_writes_is_deleted(paths):
+    files = OutputFiles(paths, "/rows", "parquet")
+    files.store(Frame(paths))
+    assert files._draft.again == 1

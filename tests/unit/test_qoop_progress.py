@@ -2,8 +2,7 @@
 
 import pytest
 
-from qoop.parsing.render import view_name
-from qoop.plans.plan import StageId
+from qoop.plans.plan import StageId, view_name
 from qoop.replan.causes import FinishedStage, NewShare, NotPlanned, StagesChecked, UntypedCause
 from qoop.replan.commands import (
     CancelStages,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from sqlglot import parse_one
 
 from qoop.errors import CannotSplitError
 from tests.duckdb_plans import Tables
@@ -86,6 +87,46 @@ def filters_of(tables, text):
 def test_a_function_of_the_users_filters_a_table_before_it_is_joined(tables):
     text = "SELECT 1 FROM a, b, c WHERE a.id = b.id AND b.id = c.id AND f(a.x) > 1 AND f(a.x) > g(b.x)"
     assert [len(filters) for filters in filters_of(tables, text).values()] == [1, 0, 0]
+
+
+def test_a_join_by_functions_of_the_users_is_no_cross_join(tables):
+    graph = (
+        tables.plan("SELECT 1 FROM a, b, c WHERE f(a.x) = g(b.x) AND a.id = c.id")
+        .text.query.blocks["qoop_result"]
+        .graph
+    )
+    assert graph.components() == (graph.all_relations,)
+
+
+def selected(tables, text):
+    """The columns that each block of a query selects, but for the result's."""
+    texts = tables.plan(text).text.texts
+    blocks = [parse_one(block, read="spark") for name, block in texts.items() if name != "qoop_result"]
+    return [block.named_selects for block in blocks]
+
+
+def test_blocks_select_only_what_is_read(tables):
+    joined = "SELECT a.*, b.z, b.amt FROM a JOIN b ON a.id = b.id"
+    read = f"WITH j AS ({joined}) SELECT l.x FROM j l JOIN j r ON l.id = r.id AND l.y = r.z"
+    assert selected(tables, read) == [["id", "x", "y", "z"]]
+    outer = "SELECT j.*, c.w FROM j JOIN c ON j.id = c.id"
+    nested = f"WITH j AS ({joined}), k AS ({outer}) SELECT k.w FROM k JOIN t ON k.x = t.x"
+    assert selected(tables, nested) == [["id", "x"], ["x", "w"]]
+    assert selected(tables, f"WITH j AS ({joined}) SELECT count(*) FROM j JOIN c ON true") == [["id"]]
+
+
+@pytest.mark.parametrize(
+    ("joined", "read"),
+    [
+        ("SELECT DISTINCT a.id, a.x FROM a JOIN b ON a.id = b.id", "SELECT j.id FROM j"),
+        ("SELECT a.id, a.x FROM a JOIN b ON a.id = b.id ORDER BY 2 LIMIT 2", "SELECT j.id FROM j"),
+        ("SELECT a.id, b.x FROM a JOIN b ON a.id = b.id GROUP BY ALL", "SELECT j.id FROM j"),
+        ("SELECT a.id, b.x FROM a JOIN b ON a.id = b.id", "SELECT k FROM j AS l (k, m)"),
+        ("SELECT a.id, b.x FROM a JOIN b ON a.id = b.id", "SELECT count(DISTINCT *) FROM j"),
+    ],
+)
+def test_what_decides_about_rows_is_selected(tables, joined, read):
+    assert [len(columns) for columns in selected(tables, f"WITH j AS ({joined}) {read}")] == [2]
 
 
 def test_a_filter_holds_for_all_columns_of_an_equality_class(tables):

@@ -35,7 +35,7 @@ class Engine:
     def prepare(self, query):
         pass
 
-    def start(self, stage, query, view, attempt):
+    def start(self, stage, query, view):
         assert stage == RESULT
 
     def cancel(self, stages):
@@ -105,7 +105,7 @@ class Slowly:
     def prepare(self, query):
         pass
 
-    def start(self, stage, query, view, attempt):
+    def start(self, stage, query, view):
         if view is None and query == "as the user wrote it":
             self.run.send(StageFinished(RESULT, 1.0, 1.0, 1.0, None))
         else:
@@ -267,9 +267,9 @@ def test_what_starts_next_is_prepared_while_the_stages_before_it_run(slowly):
     run, engine = slowly(watch=lambda command: engine.finish())
     start = engine.start
 
-    def record(stage, query, view, attempt):
+    def record(stage, query, view):
         started.append((query, query in prepared))
-        start(stage, query, view, attempt)
+        start(stage, query, view)
 
     engine.start, engine.prepare = record, prepared.append
     run.run(engine, Feed())

@@ -228,9 +228,16 @@ def test_tables_must_be_local(capsys, command):
 def test_a_malformed_profile(spark_home, capsys, text, said):
     profile = spark_home / "profile.csv"
     profile.write_text(text)
-    assert submit("--profile", str(profile), "-e", "SELECT 1") == 1
+    assert submit("--profile", str(profile), "-e", "SELECT 1") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"qoop: --profile '{profile}'") and said in line
+
+
+def test_a_spark_home_without_a_spark(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert submit("-e", "SELECT 1") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"qoop: SPARK_HOME '{tmp_path}': has no bin/spark-submit; ")
 
 
 def test_what_an_arbiter_says_does_not_reach_the_terminal_raw(capsys):

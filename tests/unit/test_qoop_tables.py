@@ -335,3 +335,47 @@ def test_dates_and_times_that_python_does_not_have_are_sampled(tmp_path, values,
     known = read_statistics([tmp_path / "t.parquet"])
     assert known.sample["v"] == seen
     assert known.rows == len(seen)
+
+
+def test_of_large_row_groups_only_the_start_is_read(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"id": range(10_000), "text": ["x" * 1000] * 10_000}), tmp_path / "t.parquet")
+    whole = read_statistics([tmp_path / "t.parquet"]).sample
+    assert len(whole["id"]) == SAMPLE_ROWS and max(whole["id"]) > 9_000
+    monkeypatch.setattr(table_statistics, "MAX_READ", 2_000_000)
+    assert max(read_statistics([tmp_path / "t.parquet"]).sample["id"]) < 2_000
+    monkeypatch.setattr(table_statistics, "BATCH_BYTES", 100_000)
+    few = read_statistics([tmp_path / "t.parquet"])
+    assert 50 < len(few.sample["id"]) < 100 and set(map(len, few.sample["text"])) == {200}
+    assert few.columns["text"].width == 1008.0
+
+
+def test_rows_that_are_wider_than_the_first_ones_are_read_in_batches_too(tmp_path, monkeypatch):
+    texts = [None] * 300 + ["x" * 1000] * 9700
+    pq.write_table(pa.table({"text": texts}), tmp_path / "t.parquet")
+    sizes, batches = [], pq.ParquetFile.iter_batches
+
+    def counted(*args, **named):
+        for batch in batches(*args, **named):
+            sizes.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
+    monkeypatch.setattr(table_statistics, "MAX_BATCH", 1_000)
+    assert len(read_statistics([tmp_path / "t.parquet"]).sample["text"]) == SAMPLE_ROWS
+    assert max(sizes) == 1_000
+
+
+def test_ranges_of_very_many_parts_of_columns_are_not_read(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "t.parquet", row_group_size=10)
+    monkeypatch.setattr(table_statistics, "MAX_CHUNKS", 10)
+    assert read_statistics([tmp_path / "t.parquet"]).columns["id"].high == 99.0
+    monkeypatch.setattr(table_statistics, "MAX_CHUNKS", 9)
+    assert read_statistics([tmp_path / "t.parquet"]).columns["id"].high is None
+
+
+def test_texts_may_have_any_bytes(tmp_path):
+    latin = pa.array([b"caf\xe9", b"tea", None]).view(pa.string())
+    pq.write_table(
+        pa.table({"name": latin, "other": latin.cast(pa.binary()).cast(pa.large_binary())}), tmp_path / "t.parquet"
+    )
+    assert read_statistics([tmp_path / "t.parquet"]).sample["name"] == ("caf\ufffd", "tea", None)

@@ -52,7 +52,7 @@ class _Made:
         return same_columns and all(statistics(table) == old for table, old in self.statistics.items())
 
 
-class PlansMade:
+class KnownPlans:
     """The latest planned queries.
 
     What `plan` makes depends on nothing but its arguments, the answers of the catalogue and the statistics, so it is

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qoop.engine.analysed import with_analysed
+from qoop.engine.column_statistics import with_analysed
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 
 TEXT = (

@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from qoop import plans_made
+from qoop import known_plans
 from qoop.errors import CannotSplitError
 from qoop.estimate.cost import CostModel
+from qoop.known_plans import KnownPlans
 from qoop.parsing.moment import Moment
 from qoop.parsing.spark_sql import Syntax
 from qoop.parsing.statement import parse_statement
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import StageName
-from qoop.plans_made import PlansMade
 from tests.property.query_world import Known
 
 TEXT = "SELECT a.x FROM a, b, c WHERE a.k = b.k AND b.m = c.m"
@@ -23,8 +23,8 @@ NOW = Moment(datetime(2026, 1, 2), datetime(2026, 1, 2, tzinfo=UTC))
 @pytest.fixture
 def made(monkeypatch):
     """How often plans were made."""
-    calls, plan = [], plans_made.plan
-    monkeypatch.setattr(plans_made, "plan", lambda *args: calls.append(args) or plan(*args))
+    calls, plan = [], known_plans.plan
+    monkeypatch.setattr(known_plans, "plan", lambda *args: calls.append(args) or plan(*args))
     return calls
 
 
@@ -34,7 +34,7 @@ def planned(plans, known, text=TEXT, policy=CutPolicy(), model=CostModel(), fewe
 
 
 def test_the_same_query_over_the_same_tables_is_planned_once(made):
-    plans, known = PlansMade(), Known([1_000_000] * 6)
+    plans, known = KnownPlans(), Known([1_000_000] * 6)
     assert planned(plans, known) is planned(plans, Known([1_000_000] * 6))
     assert len(made) == 1
 
@@ -52,7 +52,7 @@ def test_the_same_query_over_the_same_tables_is_planned_once(made):
     ids=["text", "cuts", "costs", "fewer stages", "syntax", "rows of earlier runs"],
 )
 def test_another_query_is_planned(made, changed):
-    plans, known = PlansMade(), Known([1_000_000] * 6)
+    plans, known = KnownPlans(), Known([1_000_000] * 6)
     planned(plans, known)
     planned(plans, known, **changed)
     assert len(made) == 2
@@ -85,7 +85,7 @@ class Changed(Known):
     ids=["a type", "the order of columns", "a column", "rows"],
 )
 def test_a_query_is_planned_again_when_a_table_has_changed(made, known):
-    plans = PlansMade()
+    plans = KnownPlans()
     planned(plans, Known([1_000_000] * 6))
     fresh = planned(plans, known)
     assert len(made) == 2
@@ -94,14 +94,14 @@ def test_a_query_is_planned_again_when_a_table_has_changed(made, known):
 
 
 def test_a_query_that_reads_the_current_time_is_planned_each_time(made):
-    plans, known = PlansMade(), Known([1_000_000] * 6)
+    plans, known = KnownPlans(), Known([1_000_000] * 6)
     for _ in range(2):
         assert planned(plans, known, f"{TEXT} AND current_date() > '2020-01-01'").moment == NOW
     assert len(made) == 2
 
 
 def test_a_query_that_cannot_be_planned_says_so_each_time(made):
-    plans, known = PlansMade(), Known([1_000_000] * 6)
+    plans, known = KnownPlans(), Known([1_000_000] * 6)
     for _ in range(2):
         with pytest.raises(CannotSplitError):
             planned(plans, known, "SELECT x FROM a")
@@ -109,8 +109,8 @@ def test_a_query_that_cannot_be_planned_says_so_each_time(made):
 
 
 def test_queries_that_ran_longest_ago_are_forgotten(made, monkeypatch):
-    monkeypatch.setattr(plans_made, "MAX_PLANNED", 2)
-    plans, known = PlansMade(), Known([1_000_000] * 6)
+    monkeypatch.setattr(known_plans, "MAX_PLANNED", 2)
+    plans, known = KnownPlans(), Known([1_000_000] * 6)
     for value in (1, 2, 1, 3, 1, 2):
         planned(plans, known, f"{TEXT} AND c.x > {value}")
     assert len(made) == 4

@@ -1,0 +1,172 @@
+"""What earlier runs of a query say of how to run it, and what a run adds to that."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from qoop.estimate.guard import Guard, PastRun, PlanTime, Verdict, busy_part
+from qoop.planner import PlannedQuery
+from qoop.plans.plan import Plan, PlanShape, StageName
+from qoop.run.past_runs import PastRuns
+from qoop.run.query_run import Outcome
+from qoop.run.runs_here import RunsHere
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that has ended.
+
+    `planned`: its candidate plans; None if it had none. `planning_s`: the seconds after which it had them, or turned
+    out to have none; None: it was not to be planned. `on_trial`: it began to measure the query as written.
+    """
+
+    outcome: Outcome
+    planned: PlannedQuery | None
+    planning_s: float | None
+    on_trial: bool
+
+    @property
+    def kinds(self) -> set[bool]:
+        """In which ways it ran: planned (True), as written (False)."""
+        planned = {True} if self.planning_s is not None else set()
+        return planned | ({False} if self.outcome.as_written or self.was_tried else set())
+
+    @property
+    def first_plan(self) -> Plan | None:
+        """The plan that it began with and that its time says something of; None if there is none."""
+        return None if self.outcome.stopped_planning else self._chosen(0)
+
+    @property
+    def given_up(self) -> set[str]:
+        """The signature of the plan that it gave up: of several the latest."""
+        latest = self._chosen(-1)
+        return {latest.signature} if latest is not None and self.outcome.given_up else set()
+
+    @property
+    def was_tried(self) -> bool:
+        """Whether it was tried as written to the end, or until that was late; not if a trial of it was hopeless."""
+        began_as_written = bool(self.outcome.decisions) and self._chosen(0) is None
+        if not self.on_trial or not began_as_written:
+            return False
+        was_late = any(one.won_by == "late trial" for one in self.outcome.decisions)
+        return self.outcome.as_written or (was_late and not self.outcome.stopped_planning)
+
+    def _chosen(self, place: int) -> Plan | None:
+        """The plan of its first (0) or latest (-1) decision; None if that is the query as written, or there is none."""
+        if self.planned is None or not self.outcome.decisions:
+            return None
+        plan = self.planned.plans[self.outcome.decisions[place].plan]
+        return None if plan.as_written else plan
+
+
+class EarlierRuns:
+    """The earlier runs of one query: those of this process, and after `consult` those that are recorded.
+
+    `counted`: how many rows its stages had. `measured`: what its plans took. `tried`: the plans that it was run with.
+    `given_up`: the signatures of those that it is not to be run with again. `trial`: it is to be tried as written.
+
+    Args:
+        guard: None: no runs are compared.
+        here: the runs of this process.
+        query: identifies the query roughly, for those.
+        slots: its share when it begins.
+        is_fixed: whether the share stays as it is.
+    """
+
+    def __init__(self, guard: Guard | None, here: RunsHere, query: int, slots: float, is_fixed: bool) -> None:
+        self._guard, self._here, self._query, self._slots, self._is_fixed = guard, here, query, slots, is_fixed
+        self.counted: Mapping[StageName, float] = {}
+        self.measured: Mapping[str, PlanTime] = {}
+        self.tried: Sequence[PlanShape] = ()
+        self.given_up: frozenset[str] = frozenset()
+        self.trial: Verdict | None = None
+        self._record: PastRuns | None = None
+        self._keeps_rows = False
+        self._busy_part: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """What it may take as written, by its runs in this process; None if that is not known."""
+        return self._here.seconds(self._query, self._slots) if self._guard is not None else None
+
+    @property
+    def needs_core_seconds(self) -> bool:
+        """Whether the core seconds of this run are to be measured."""
+        return self._record is not None and self._busy_part is None
+
+    def consult(self, record: PastRuns, keeps_rows: bool) -> str | None:
+        """Read the record of the query. Returns why it runs as written, if it does without being planned.
+
+        `keeps_rows`: it would be noticed if its data had other rows.
+        """
+        if self._guard is None:
+            return None
+        self._record, self._keeps_rows = record, keeps_rows
+        is_cold = self._is_first(True) and self._is_first(False)
+        past = record.read()
+        self.counted = past.counted if keeps_rows else {}
+        self.given_up = past.given_up
+        runs = past.runs if any(not run.planned for run in past.runs) else (*self._gated_runs(), *past.runs)
+        self.measured = self._guard.measured(runs, self._slots, is_cold, self.given_up)
+        self.tried = [shape for signature, shape in past.plans.items() if signature in self.measured]
+        verdict = self._guard.verdict(runs, self._slots, is_cold, self.given_up)
+        if verdict is None or verdict.trial_s is not None:
+            self.trial = verdict
+            return None
+        self._busy_part = busy_part(past.runs, is_cold)
+        return verdict.reason
+
+    def add(self, run: Run, is_alone: bool) -> None:
+        """Keep how many rows its stages had and, if nothing else ran at the time, how long the run took."""
+        timed = self._timed(run) if is_alone else []
+        # A query that reads the current time may have other row counts next time.
+        is_lasting = self._keeps_rows and run.planned is not None and run.planned.moment is None
+        counted = run.outcome.stage_rows if is_lasting else {}
+        began, given_up = run.first_plan, run.given_up
+        if self._record is not None and (timed or given_up or not counted.items() <= self.counted.items()):
+            self._record.add(timed, counted, {began.signature: began.shape} if began is not None else {}, given_up)
+        self._here.add(self._query, *run.kinds)
+
+    def _is_first(self, planned: bool) -> bool:
+        """Whether it is the first run of its kind in this process."""
+        return not self._here.has_run(self._query, planned)
+
+    def _gated_runs(self) -> list[PastRun]:
+        """The latest run as written of a query that was not planned before, as it reads little; it is not recorded."""
+        seconds = self._here.seconds(self._query, self._slots)
+        if seconds is None:
+            return []
+        return [PastRun(False, seconds, self._slots, seconds * self._slots, cold=False, early=True)]
+
+    def _timed(self, run: Run) -> list[PastRun]:
+        """The times of the run, with planning and, if it ran as written, without.
+
+        A trial that was left because it was late counts as a run as written: that would have taken longer still.
+        """
+        outcome = run.outcome
+        slots, cores = outcome.usage.mean_slots, outcome.usage.core_seconds
+        if not slots:
+            return []
+        if cores is None and self._busy_part is not None:
+            cores = self._busy_part * outcome.seconds * slots
+        first_planned, first_written = self._is_first(True), self._is_first(False)
+        if outcome.as_written and not first_written:
+            self._here.add_seconds(self._query, outcome.seconds, slots, self._unused(run))
+        if self._record is None or cores is None:
+            return []
+        found = []
+        if run.planning_s is not None and not run.was_tried:
+            # Where the share may change, that of the next run may be any.
+            kept = outcome.as_written and self._is_fixed
+            planned = PastRun(True, run.planning_s + outcome.seconds, slots, cores, first_planned, kept)
+            if (began := run.first_plan) is not None:
+                expected, switched = outcome.decisions[0].expected, outcome.counts.switches > 0
+                planned = replace(planned, plan=began.signature, switched=switched, expected=expected)
+            found.append(planned)
+        if outcome.as_written or run.was_tried:
+            found.append(PastRun(False, outcome.seconds, slots, cores, first_written))
+        return found
+
+    def _unused(self, run: Run) -> int:
+        """After how many more runs as written the query may be planned for its time, which the gate underestimates."""
+        in_vain = run.planning_s is not None and not run.on_trial and self._is_fixed
+        return self._guard.interval - 1 if self._guard is not None and in_vain else 0
