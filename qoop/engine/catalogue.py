@@ -169,10 +169,11 @@ def _with_exact_names(known: TableStatistics, names: Sequence[str]) -> TableStat
 
 def _by_spark_once(frame: DataFrame) -> TableStatistics:
     """Statistics from Spark: once until a table's files change, as a sample is a job; each time without files."""
-    if any(file_index(leaf) is None for leaf in leaves(frame._jdf.queryExecution().analyzed())):
+    listings = [file_index(leaf) for leaf in leaves(frame._jdf.queryExecution().analyzed())]
+    if any(listing is None for listing in listings):
         return _by_spark(frame)
     # Spark prints no folders, and views of the same name may read others.
-    folders = [str(file_index(leaf).rootPaths()) for leaf in leaves(frame._jdf.queryExecution().analyzed())]
+    folders = [str(listing.rootPaths()) for listing in listings]
     table, files = query_identity(frame, *folders), data_identity(frame).digest
     known = _sampled.get(table)
     if known is None or known[0] != files:
@@ -210,7 +211,7 @@ def _first_rows(frame: DataFrame) -> tuple[list[str], list[Row]]:
             first, last = (lit(end).cast(field.dataType) for end in ("0002-01-01", "9998-12-31"))
             column = when(column.between(first, last), column)
         elif isinstance(field.dataType, StringType):
-            # Not by pieces of long texts: two of them may start alike.
+            # As those of files are cut: cut texts are equal only if the texts are.
             cut = concat(left(column, lit(MAX_TEXT - DIGEST)), left(sha2(column, 256), lit(DIGEST)))
             column = when(length(column) > MAX_TEXT, cut).otherwise(column)
         elif isinstance(field.dataType, BinaryType):

@@ -55,15 +55,12 @@ def is_floating(expr: Expr) -> bool:
 
 def is_collated(expr: Expr) -> bool:
     """Whether an expression is made of texts under a collation."""
-    found = parts((expr,))
-    return any(
-        part[:2] == ("call", "Collate") or any(mark in (_type_written(part) or "") for mark in COLLATED)
-        for part in found
-    )
+    return any(part[:2] == ("call", "Collate") or _has_collation(type_of(part) or "") for part in parts((expr,)))
 
 
-def _type_written(part: tuple[Any, ...]) -> str | None:
-    return type_of(part) if part[:1] in (("column",), ("cast",), ("literal",)) else None
+def _has_collation(kind: str) -> bool:
+    """Whether a type is that of texts under a collation, or has a part that is."""
+    return any(mark in kind for mark in COLLATED)
 
 
 def has_loose(expr: Any, sources: Mapping[int, Source]) -> bool:
@@ -90,7 +87,7 @@ def _is_loose(part: tuple[Any, ...]) -> bool:
 
 def _is_loose_type(kind: str | None) -> bool:
     """Whether values of a type may be equal and not the same; also if the type is not known."""
-    return kind is None or LOOSE.search(kind) is not None or any(mark in kind for mark in COLLATED)
+    return kind is None or LOOSE.search(kind) is not None or _has_collation(kind)
 
 
 def _declared(call: tuple[Any, ...]) -> str | None:
