@@ -19,8 +19,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, counting
+from qoop.engine.executors import usual_slots
 from qoop.engine.failures import java_message, message_of, was_cancelled
 from qoop.engine.folders import QueryFolder
+from qoop.engine.garbage import GARBAGE
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs, tables_named
 from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts, session_tag, settings_of, tagged_beside
@@ -28,6 +30,7 @@ from qoop.engine.persisted import PersistedRows, remove_all
 from qoop.engine.pruning import reads_partitions
 from qoop.engine.session import (
     QueryAsWritten,
+    broadcast_bytes,
     current_moment,
     in_session_of,
     is_on,
@@ -57,7 +60,7 @@ from qoop.replan.decision import Rules
 from qoop.replan.events import Event, QueryCancelled
 from qoop.replan.state import QueryCounts
 from qoop.run.earlier_runs import EarlierRuns, Run
-from qoop.run.journal import QueryJournal
+from qoop.run.journal import QueryJournal, check_writable
 from qoop.run.past_runs import PastRuns
 from qoop.run.query_run import Feed, Outcome, QueryFailedError, QueryRun
 from qoop.run.runs_here import RunsHere
@@ -66,6 +69,7 @@ from yarn_plugin.errors import describe
 PlanWhen = Literal["always", "auto", "never"]
 
 Place = TypeVar("Place")
+Rated = TypeVar("Rated", Gate, CostModel)
 
 _runs_here = RunsHere()
 _known_plans = KnownPlans()
@@ -96,12 +100,14 @@ class Options:
 
     Args:
         feed: makes the source of a share that may change; by default it does not.
-        slots: the share in slots when the query begins; by default the session's default parallelism.
+        slots: the share in slots when the query begins; by default the session's default parallelism, or with dynamic
+            allocation the slots of the most executors that it may have, if they are limited.
         confirm: tells the arbiter that the query holds no more than a share, by its number.
         expect: tells the arbiter when the query is expected to finish.
         rules: when to switch plans.
         cut_policy: where plans are cut into stages.
-        model: the cost of a stage.
+        model: the cost of a stage. Here and in `gate` what is broadcast is what the session would broadcast
+            (`spark.sql.autoBroadcastJoinThreshold`), unless they have another size.
         checkpoint: a URL that all nodes reach, to store stage outputs as files; by default they are on the executors.
         journal: a file to record events and decisions in.
         warn: takes a warning, one line; called from several threads.
@@ -161,7 +167,8 @@ def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataF
     """Run a query with replanning and return its result, like `spark.sql`.
 
     All stages but the last run now; the last one runs when the frame is used. Stage outputs that it reads are released
-    when the frame and all frames derived from it have been garbage-collected; those in files when the application ends.
+    when the frame, and all frames made by its own methods, have been garbage-collected; those in files when the
+    application ends. So keep it in a variable while others read it: frames that it was joined to, its RDD, an iterator.
     A statement that stores rows is executed, and the frame is empty.
 
     Raises:
@@ -172,7 +179,7 @@ def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataF
     if parsed.stores_rows:
         execute(spark, parsed, options)
         return spark.range(0).select()
-    query = _Query(spark, parsed, options or Options())
+    query = _Query(spark, parsed, _checked(options))
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
         return 0, query.users(frame)
@@ -180,24 +187,32 @@ def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataF
     try:
         query.run(consume)
         result: DataFrame = query.result
+        query.hand_over(result)
     except BaseException:
         query.close()
         raise
-    query.hand_over(result)
     return result
 
 
 def collect(
-    spark: SparkSession, text: str | ParsedText, options: Options | None = None, max_rows: int | None = None
+    spark: SparkSession,
+    text: str | ParsedText,
+    options: Options | None = None,
+    max_rows: int | None = None,
+    shown: Callable[[DataFrame], DataFrame] = lambda frame: frame,
 ) -> Answer:
-    """Run a query and fetch its rows, or the first `max_rows`; a statement that stores rows returns none."""
+    """Run a query and fetch its rows, or the first `max_rows`; a statement that stores rows returns none.
+
+    `shown`: what is fetched of them, made from the frame of the result.
+    """
     parsed = _parsed(spark, text)
     if parsed.stores_rows:
         return Answer([], [], execute(spark, parsed, options))
-    query = _Query(spark, parsed, options or Options(), use=f"the first {max_rows} rows", keeps_metadata=False)
+    use = f"the first {max_rows} rows"
+    query = _Query(spark, parsed, _checked(options), use=use, keeps_metadata=False, first=max_rows)
 
     def consume(frame: DataFrame) -> tuple[int, list[Row]]:
-        rows = (frame if max_rows is None else frame.limit(max_rows)).collect()
+        rows = shown(query.wanted(frame)).collect()
         return len(rows), rows
 
     try:
@@ -222,7 +237,7 @@ def write(
             called for each attempt at the last stage, which a switch may cancel.
         publish: takes the place of the complete result.
     """
-    query = _Query(spark, _parsed(spark, text), options or Options(), use="all rows, written")
+    query = _Query(spark, _parsed(spark, text), _checked(options), use="all rows, written")
     if publish is None:
         return _keep_and_store(query, store)
     try:
@@ -289,7 +304,7 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
     """
     parsed = _parsed(spark, text)
     statement = parsed.statement
-    options = options or Options()
+    options = _checked(options)
     if statement is None or not statement.stores_rows or _target_exists(spark, statement):
         return _execute_as_written(spark, parsed.text, options)
     written = StatementAsWritten(spark, parsed.text)
@@ -310,6 +325,26 @@ def _parsed(spark: SparkSession, text: str | ParsedText) -> ParsedText:
     """The text as the session reads it."""
     require_classic_session(spark)
     return ParsedText(text, partial(syntax_of, spark)) if isinstance(text, str) else text
+
+
+def _checked(options: Options | None) -> Options:
+    """The options, or the usual ones.
+
+    Raises:
+        QoopError: they are something else, such as the parameters of a text.
+    """
+    if options is not None and not isinstance(options, Options):
+        raise QoopError(
+            f"options {options!r:.100}: must be qoop.Options; a text has no parameters, but may read session variables"
+        )
+    return options or Options()
+
+
+def _broadcasting(given: Rated, usual: Rated, spark: SparkSession) -> Rated:
+    """What is given, with the size up to which the session broadcasts tables, unless it has one of its own."""
+    if given.broadcast_bytes != usual.broadcast_bytes:
+        return given
+    return replace(given, broadcast_bytes=broadcast_bytes(spark))
 
 
 def _target_exists(spark: SparkSession, statement: Statement) -> bool:
@@ -378,16 +413,23 @@ def _cancelling_after(timeout: float | None, context: SparkContext, passed_s: fl
 
 
 @contextmanager
-def _stopping_after(timeout: float | None, passed_s: float, send: Callable[[Event], None]) -> Iterator[None]:
-    """Stop the query after its timeout, of which some seconds have passed."""
+def _stopping_after(timeout: float | None, passed_s: float, send: Callable[[Event], None]) -> Iterator[threading.Event]:
+    """Stop the query after its timeout, of which some seconds have passed; yields what is set then."""
+    is_late = threading.Event()
     if timeout is None:
-        yield
+        yield is_late
         return
-    timer = threading.Timer(timeout - passed_s, send, [QueryCancelled(_too_late(timeout))])
+    stopped = QueryCancelled(_too_late(timeout))
+
+    def stop() -> None:
+        is_late.set()
+        send(stopped)
+
+    timer = threading.Timer(timeout - passed_s, stop)
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield is_late
     finally:
         timer.cancel()
 
@@ -409,6 +451,7 @@ class _Query:
         query: Spark's parse of the query, where it is a part of another statement.
         use: what becomes of its rows while it runs, as that takes time too; None: they may be computed later.
         keeps_metadata: see `SparkEngine`.
+        first: how many of its rows are wanted, if not all are.
     """
 
     def __init__(
@@ -419,20 +462,25 @@ class _Query:
         query: Any = None,
         use: str | None = None,
         keeps_metadata: bool = True,
+        first: int | None = None,
     ) -> None:
+        self._first = first
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._use, self._keeps_metadata, self._began = use, keeps_metadata, time.monotonic()
         self._planning_s: float | None = None
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self.spark = spark
+        # First what the options may be refused for: Spark executes statements as it reads them.
+        self._when = _plans_when(spark, self._options)
+        self._folder = self._new_folder()
+        if options.journal is not None:
+            check_writable(options.journal)
         with _cancelling_after(options.timeout, spark.sparkContext):
             self.written = QueryAsWritten(spark, parsed.text, query)
-        self._when = _plans_when(spark, self._options)
-        self._slots = options.slots or float(spark.sparkContext.defaultParallelism)
+        self._slots = options.slots or usual_slots(spark.sparkContext)
         number = hash((spark.sparkContext.applicationId, parsed.text, use))
         self._earlier = EarlierRuns(options.guard, _runs_here, number, self._slots, is_fixed=options.feed is None)
-        self._folder = self._new_folder()
         self._session = spark
         self._checkpoints: Checkpoints | None = None
         self._engine: SparkEngine | None = None
@@ -495,6 +543,8 @@ class _Query:
                 options.warn,
                 options.watch,
                 expect=options.expect,
+                # What ended queries have left, while Spark is busy with this one.
+                idle=GARBAGE.collect,
             )
             feed = options.feed() if options.feed else fixed_share(self._slots)
             self._engine = SparkEngine(
@@ -520,12 +570,28 @@ class _Query:
             is_alone = is_compared and is_idle(self.spark.sparkContext)
             # What Spark has executed as it read it is not undone.
             timeout = None if self.written.is_command else options.timeout
-            with _stopping_after(timeout, self.passed_s, run.send):
-                outcome = run.run(self._engine, feed)
+            with _stopping_after(timeout, self.passed_s, run.send) as is_late:
+                try:
+                    outcome = run.run(self._engine, feed)
+                except QueryFailedError:
+                    if is_compared and is_late.is_set():
+                        late = Run(run.outcome(), planned, self._planning_s, trial is not None, is_late=True)
+                        self._earlier.add_late(late)
+                    raise
             if is_compared:
                 ended = Run(outcome, planned, self._planning_s, on_trial=trial is not None)
                 self._earlier.add(ended, is_alone and is_idle(self.spark.sparkContext))
             return outcome
+
+    def wanted(self, frame: DataFrame) -> DataFrame:
+        """The rows of the result that are wanted; of the query as written, as the gate has had Spark optimise it."""
+        if self._first is None:
+            return frame
+        return self._wanted_as_written if frame is self.written.analysed else frame.limit(self._first)
+
+    @cached_property
+    def _wanted_as_written(self) -> DataFrame:
+        return self.written.analysed if self._first is None else self.written.analysed.limit(self._first)
 
     def users(self, frame: DataFrame) -> DataFrame:
         """The frame of the result as one of the user's session."""
@@ -546,7 +612,13 @@ class _Query:
 
     def close(self) -> None:
         """Cancel running stages and release stage outputs."""
-        self._stop()
+        try:
+            self._stop()
+        finally:
+            # Also when a second Ctrl-C ends the waiting for stages: what they still store is deleted then.
+            self._release()
+
+    def _release(self) -> None:
         try:
             if self._checkpoints is not None:
                 self._checkpoints.release()
@@ -599,14 +671,15 @@ class _Query:
 
     def _gated(self) -> str | None:
         """Why planning the query could not pay off."""
-        gate, slots = self._options.gate, self._slots
+        gate, slots = _broadcasting(self._options.gate, Gate(), self.spark), self._slots
         try:
             named, length = tables_named(self.written.analysed), len(self._parsed.text)
-            inputs = read_inputs(self.written.analysed, gate.bytes_to_know(slots, named, length), named)
+            inputs = read_inputs(self._wanted_as_written, gate.bytes_to_know(slots, named, length), named)
         except (PySparkException, Py4JJavaError):
             return NOT_OPTIMISED
         except Py4JError:
             return None
+        self._earlier.reads(inputs.sizes)
         return gate.reason(inputs, slots, self._earlier.seconds, length)
 
     def _said_by_earlier_runs(self) -> str | None:
@@ -638,7 +711,7 @@ class _Query:
                 catalogue,
                 catalogue.statistics,
                 options.cut_policy,
-                options.model,
+                _broadcasting(options.model, CostModel(), self.spark),
                 now,
                 fewer_stages=self._when == "auto",
                 counted=self._earlier.counted,

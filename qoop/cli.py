@@ -131,7 +131,7 @@ def _value_count(option: click.Parameter) -> int:
     "--slots",
     type=click.FloatRange(0, min_open=True),
     help="Without an arbiter: how many slots plans are made for. Spark is not limited to them: use --num-executors, or "
-    "--master 'local[N]'.  [default: Spark's default parallelism]",
+    "--master 'local[N]'.  [default: Spark's default parallelism, or the most that dynamic allocation may reach]",
 )
 @click.option(
     "--checkpoint",
@@ -198,8 +198,16 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     flags, file = (rest, None) if text is not None else (rest[:-1], next(iter(rest[-1:]), None))
     if file is not None and file.startswith("-"):
         flags, file = rest, None
+    if text is not None and _ends_with_file(rest):
+        file = rest[-1]
     query = read_query(file, str(text) if text is not None else None)
     return run(_job(query, given), SparkFlags(flags, spark_defaults(flags, os.environ)), _arbiter_access(given))
+
+
+def _ends_with_file(words: tuple[str, ...]) -> bool:
+    """Whether the last of spark-submit's words is not the value of a flag."""
+    *others, last = ("--given=", *words)
+    return bool(words) and not last.startswith("-") and (not others[-1].startswith("-") or "=" in others[-1])
 
 
 @cli.command(context_settings=console.CONTEXT)

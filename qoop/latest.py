@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
@@ -9,10 +10,10 @@ Value = TypeVar("Value")
 
 
 class Latest(Generic[Key, Value]):
-    """The values that were put in last, at most `most`."""
+    """The values that were put in last, at most `most` by their weights, and always the last one."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, weight: Callable[[Value], int] = lambda value: 1) -> None:
+        self._most, self._weight, self._total = most, weight, 0
         self._known: OrderedDict[Key, Value] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -22,9 +23,11 @@ class Latest(Generic[Key, Value]):
             return self._known.get(key)
 
     def put(self, key: Key, value: Value) -> None:
-        """Keep a value, and forget the one that was put in longest ago if there are too many."""
+        """Keep a value, and forget those that were put in longest ago if there are too many."""
         with self._lock:
+            if (old := self._known.pop(key, None)) is not None:
+                self._total -= self._weight(old)
             self._known[key] = value
-            self._known.move_to_end(key)
-            if len(self._known) > self._most:
-                self._known.popitem(last=False)
+            self._total += self._weight(value)
+            while self._total > self._most and len(self._known) > 1:
+                self._total -= self._weight(self._known.popitem(last=False)[1])

@@ -149,6 +149,7 @@ def open_data(path: Path) -> DataSet:
 def _write(scale: float, parts: int, out: Path, on_progress: OnProgress) -> None:
     draft, old = (out.with_name(f".{out.name}.{kind}") for kind in ("draft", "old"))
     for left in (draft, old):
+        _check_no_other_files(left, is_ours=True)
         shutil.rmtree(left, ignore_errors=True)
     try:
         draft.mkdir(parents=True)

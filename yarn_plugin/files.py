@@ -4,6 +4,7 @@ Readers always find either the old file or the new one, also after a crash.
 """
 
 import contextlib
+import math
 import os
 import secrets
 from collections.abc import Iterator
@@ -75,18 +76,20 @@ def write_private(path: Path, content: str) -> None:
     write(path, content, PRIVATE_MODE, durable=True)
 
 
-def delete_oldest(folder: Path, most: int) -> None:
-    """Delete the files of a folder that were written longest ago, so that at most this many stay.
+def delete_oldest(folder: Path, most: int, most_bytes: float = math.inf) -> None:
+    """Delete the files of a folder that were written longest ago, so that at most so many, and so many bytes, stay.
 
     Raises:
         OSError: one could not be read or deleted.
     """
     files = list(folder.iterdir())
-    if len(files) <= most:
+    if len(files) <= most and math.isinf(most_bytes):
         return
-    oldest = sorted((file.stat().st_mtime, file) for file in files)[: len(files) - most]
-    for _, file in oldest:
-        file.unlink(missing_ok=True)
+    kept, kept_bytes = 0, 0.0
+    for _, size, file in sorted(((status := file.stat()).st_mtime, status.st_size, file) for file in files)[::-1]:
+        kept, kept_bytes = kept + 1, kept_bytes + size
+        if kept > most or (kept > 1 and kept_bytes > most_bytes):
+            file.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

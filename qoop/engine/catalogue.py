@@ -21,12 +21,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from qoop.engine.column_statistics import catalogue_statistics, with_analysed
+from qoop.engine.column_statistics import SIMILAR, catalogue_statistics, rows_and_bytes, with_analysed
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.listings import file_index, paths_listed
-from qoop.engine.scala import as_float, items, leaves
+from qoop.engine.scala import UNKNOWN_BYTES, as_float, items, leaves
 from qoop.engine.session import is_on, syntax_of
-from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
+from qoop.estimate.statistics import UNKNOWN, ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.latest import Latest
 from qoop.parsing.spark_sql import Types
 from qoop.tables.partitions import partition_statistics
@@ -45,6 +45,9 @@ CHEAP = {
 
 MAY_DROP_ALL = {"Filter", "Generate"}
 """Those of them that may read all rows before they return the first, as few rows meet a filter."""
+
+OF_RDDS = ("LogicalRDD", "ExternalRDD")
+"""Leaves whose rows are computed by the user's program."""
 
 MAX_FILTERED = 256e6
 """How many bytes a table may have, by Spark's estimate, to be sampled behind a filter: some seconds of reading."""
@@ -91,7 +94,7 @@ class SparkCatalogue:
             plan = frame._jdf.queryExecution().optimizedPlan()
             paths = _paths(plan, self._spark)
             files = _plain_parquet(paths)
-            found = cached_statistics(files) if files else _by_spark_once(frame)
+            found = cached_statistics(files) if files else _counted(_by_spark_once(frame), plan)
             found = replace(_with_partitions(found, frame, plan, paths), files=float(len(paths)))
             known = with_analysed(found, catalogue_statistics(plan))
             if not is_on(self._spark, PRUNING):
@@ -192,7 +195,8 @@ def _by_spark(frame: DataFrame) -> TableStatistics:
     count = _row_count(known)
     if count is None:
         all_seen = sampled and len(rows) < SAMPLE_ROWS
-        count = float(len(rows)) if all_seen else max(size / width, float(SAMPLE_ROWS))
+        guess = size / width if size < UNKNOWN_BYTES else UNKNOWN.rows
+        count = float(len(rows)) if all_seen else max(guess, float(SAMPLE_ROWS))
     sample = {name.lower(): tuple(_plain(row[index]) for row in rows) for index, name in enumerate(names)}
     columns = {name: ColumnStatistics(distinct_values(values, count, None)) for name, values in sample.items()}
     return TableStatistics(count, min(size, count * width * 4), columns, sample)
@@ -224,17 +228,44 @@ def _first_rows(frame: DataFrame) -> tuple[list[str], list[Row]]:
 
 
 def _is_plain(frame: DataFrame) -> bool:
-    """Whether the first rows are cheap: in a view that sorts, groups, joins or filters they may cost as much as all."""
+    """Whether the first rows are cheap: in a view that sorts, groups, joins or filters they may cost as much as all.
+
+    So may those of an RDD, which a function of the user's may compute.
+    """
     plans = [frame._jdf.queryExecution().optimizedPlan()]
     while plans:
         plan = plans.pop()
         children, name = [*items(plan.children())], str(plan.nodeName()).split()[0]
         if children and name not in CHEAP:
             return False
+        if str(plan.getClass().getSimpleName()) in OF_RDDS:
+            return False
         if name in MAY_DROP_ALL and any(as_float(leaf.stats().sizeInBytes()) > MAX_FILTERED for leaf in leaves(plan)):
             return False
         plans += children
     return True
+
+
+def _counted(known: TableStatistics, plan: Any) -> TableStatistics:
+    """Statistics of a table of files, which Spark's catalogue says more of: how many rows it has for its bytes.
+
+    Spark itself counts no rows unless its cost-based optimiser is on.
+    """
+    analysed = rows_and_bytes(catalogue_statistics(plan))
+    if analysed is None:
+        return known
+    rows, size = analysed
+    listed = as_float(plan.relation().location().sizeInBytes())
+    if not size / SIMILAR <= listed <= size * SIMILAR:
+        return known
+    count = max(rows * listed / size, float(known.sampled))
+    columns = {
+        name: replace(column, distinct=distinct_values(known.sample[name], count, None))
+        if name in known.sample
+        else column
+        for name, column in known.columns.items()
+    }
+    return replace(known, rows=count, columns=columns)
 
 
 def _row_count(known: Any) -> float | None:

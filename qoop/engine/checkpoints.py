@@ -1,5 +1,6 @@
 """Where outputs of finished stages are stored: on the executors, or as Parquet files."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,6 +38,9 @@ FILE_CHECK_S = 30.0
 
 PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 """Spark's reader of Parquet that can be told which columns are never NULL, whichever one the user has chosen."""
+
+TASKS_PER_SLOT, TASK_BYTES = 4, 16 * 1024 * 1024
+"""How many tasks a slot is given at least to read stored rows, and how many bytes each of them may read more."""
 
 COUNT_TIMEOUT_S = 2.0
 """Seconds to wait for the row count of what was written."""
@@ -138,7 +142,7 @@ class ExecutorCheckpoints:
         Of one that was cancelled, and is computed in the same way again, only those that are not stored. A view that is
         stored `whole` is computed anew: those who still read it fail.
         """
-        known = self._known_rows(view)
+        known = self._known_rows(view, frame)
         rows = known or self._unfinished_rows(view, frame, versions) or PersistedRows(frame, view)
         output = None
         try:
@@ -158,6 +162,8 @@ class ExecutorCheckpoints:
                 readable = rows.frame
                 if self.in_plan and _is_small(stored):
                     readable = with_rows_in_plan(self.session, rows.frame)
+                else:
+                    readable = _in_fewer_partitions(rows, stored, batches.getNumPartitions())
         except BaseException as problem:
             if known is None and not whole and output is not None and was_cancelled(problem):
                 self._keep(view, output)
@@ -195,16 +201,19 @@ class ExecutorCheckpoints:
             output.rows.remove()
         return kept
 
-    def _known_rows(self, view: str) -> PersistedRows | None:
-        """The rows that were stored as a view before; None if all must be computed anew."""
+    def _known_rows(self, view: str, query: DataFrame) -> PersistedRows | None:
+        """The rows that were stored as a view before; None if all must be computed anew.
+
+        So they must if the present plan computes them in another way: that is the one compared with the query.
+        """
         with self._lock:
             known = self._stored.get(view)
-            if known is not None and known.whole:
-                del self._stored[view]
         if known is None:
             return None
-        if not known.whole:
+        if not known.whole and known.rows.are_of(query):
             return known.rows
+        with self._lock:
+            self._stored.pop(view, None)
         known.rows.remove()
         return None
 
@@ -396,6 +405,18 @@ def _declared_like(read: DataFrame, frame: DataFrame) -> DataFrame:
     """What is read of a frame's files, with the lengths of CHAR, by which Spark pads what they are compared with."""
     fields = frame.schema.fields
     return declared_as(read, fields) if any(DECLARED in field.metadata for field in fields) else read
+
+
+def _in_fewer_partitions(rows: PersistedRows, stored: StoredOutput, partitions: int) -> DataFrame:
+    """What reads stored rows; of many partitions with few rows in each, several by one task.
+
+    They are those of the scan that the stage began with. Each takes a task of every stage that reads them, and adaptive
+    execution merges partitions of shuffles only.
+    """
+    wanted = max(TASKS_PER_SLOT * rows.query.sparkSession.sparkContext.defaultParallelism, stored.bytes / TASK_BYTES)
+    if partitions <= 2 * wanted or rows.is_arranged:
+        return rows.frame
+    return rows.frame.coalesce(math.ceil(wanted))
 
 
 def _is_small(stored: StoredOutput) -> bool:

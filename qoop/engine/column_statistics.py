@@ -11,7 +11,7 @@ from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 SIMILAR = 2.0
 """By how many times the number of rows may have changed since, for the statistics to be of use."""
 
-ROWS = re.compile(r"CatalogStatistics\(\d+,Some\((\d+)\),")
+ROWS = re.compile(r"CatalogStatistics\((?P<bytes>\d+),Some\((?P<rows>\d+)\),")
 COLUMN = re.compile(r"(?:Map\(|, )(.+?) -> CatalogColumnStat\(" + ",".join([r"(?:Some\((.*?)\)|None)"] * 5))
 """Name; distinct values, minimum, maximum, NULLs, average length."""
 
@@ -22,6 +22,14 @@ def catalogue_statistics(plan: Any) -> str | None:
         return None
     table = plan.catalogTable()
     return str(table.get().stats().toString()) if table.isDefined() else None
+
+
+def rows_and_bytes(text: str | None) -> tuple[float, float] | None:
+    """The rows and bytes in printed statistics; None if they have no rows, or are not there."""
+    found = ROWS.search(text) if text is not None else None
+    if found is None or "0" in (found["rows"], found["bytes"]):
+        return None
+    return float(found["rows"]), float(found["bytes"])
 
 
 def with_analysed(known: TableStatistics, text: str | None) -> TableStatistics:
@@ -44,9 +52,9 @@ def with_analysed(known: TableStatistics, text: str | None) -> TableStatistics:
 def _analysed(text: str) -> tuple[float, dict[str, ColumnStatistics]]:
     """Rows and columns in printed statistics; no rows if Spark has not counted them."""
     rows = ROWS.search(text)
-    if rows is None or rows[1] == "0":
+    if rows is None or rows["rows"] == "0":
         return 0.0, {}
-    count = float(rows[1])
+    count = float(rows["rows"])
     return count, {
         name.lower(): ColumnStatistics(
             distinct=float(distinct),

@@ -30,6 +30,25 @@ LOCAL = re.compile(r"local(?:$|\[)")
 """The masters with which Spark has no executors but this process."""
 
 
+UNLIMITED = 2**31 - 1
+"""The number of executors by which Spark means any."""
+
+
+def usual_slots(context: SparkContext) -> float:
+    """How many tasks of an application may run at the same time, as far as that is known when a query begins."""
+    conf, now = context.getConf(), float(context.defaultParallelism)
+    if conf.get("spark.dynamicAllocation.enabled", "false").lower() != "true" or context.master.startswith("local"):
+        return now
+    # At first it has few executors, and more as soon as there are tasks for them.
+    most, cores = conf.get("spark.dynamicAllocation.maxExecutors", ""), conf.get("spark.executor.cores", "")
+    if not (most.isdigit() and 0 < int(most) < UNLIMITED):
+        return now
+    if not cores.isdigit() and context.master != "yarn":
+        return now
+    tasks = int(cores or 1) // int(conf.get("spark.task.cpus", "1"))
+    return max(now, float(int(most) * max(tasks, 1)))
+
+
 class Executors:
     """The executors of one application on a cluster manager that can add and remove them (YARN).
 

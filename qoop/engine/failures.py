@@ -1,5 +1,6 @@
 """What a failure of Spark says: its message, its causes, and whether it is the cluster's fault."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -38,6 +39,12 @@ TRANSIENT = (
     *OUT_OF_ROOM,
 )
 """Messages that mean that the cluster failed, not the query: the stage is retried."""
+
+OF_ROWS = ("21", "22", "38", "39", "P0")
+"""Classes of SQLSTATE of errors that computing a row raises: data exceptions, and those of a user's functions."""
+
+OF_PYTHON = "org.apache.spark.api.python.PythonException"
+"""How Spark's message of an exception in a function of the user's in Python starts."""
 
 CANCELLED = "SPARK_JOB_CANCELLED"
 """Message of a stage that was not cancelled by the planner, but by the user's program or in Spark's web UI."""
@@ -84,6 +91,19 @@ class Cause(NamedTuple):
     message: str
     sql_state: str = ""
     in_task: bool = False
+
+    @property
+    def is_of_a_row(self) -> bool:
+        """Whether computing a row failed, by what the row has or by what a function of the user's does."""
+        return (self.in_task and self.sql_state.startswith(OF_ROWS)) or self.message.startswith(OF_PYTHON)
+
+
+def is_transient(causes: Iterable[Cause]) -> bool:
+    """Whether the cluster failed, not the query. A function of the user's may fail in the same words."""
+    causes = list(causes)
+    if any(cause.is_of_a_row for cause in causes):
+        return False
+    return any(sign in cause.message for sign in TRANSIENT for cause in causes)
 
 
 def causes_of(problem: BaseException) -> list[Cause]:

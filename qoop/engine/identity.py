@@ -19,7 +19,9 @@ SETTINGS = re.compile(
 )
 """The settings that queries run under."""
 
-OF_APPLICATION = re.compile(r"spark\.(executor\.(id|instances)|driver\.(host|port|bindAddress)|sql\.warehouse\.dir)\b")
+OF_APPLICATION = re.compile(
+    r"spark\.(executor\.(id|instances)|driver\.(host|port|bindAddress|appUIAddress)|sql\.warehouse\.dir)\b"
+)
 """Of these, the ones that belong to the application, or to its share."""
 
 MAX_FILES = 1000

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from qoop.engine.connection import java_class, without_delay
-from qoop.engine.scala import MAX_FIELDS, items, leaves, printed
+from qoop.engine.scala import MAX_FIELDS, UNKNOWN_BYTES, items, leaves, printed
 from qoop.estimate.gate import Inputs
 from qoop.latest import Latest
 
@@ -25,19 +25,31 @@ A table that is read several times in the same way is one of them.
 MAX_FILES = 50
 """How many files are listed to learn a size; a table of more files counts as one of unknown size."""
 
-MAX_CROWDED, CROWDED_S = 1000, 600.0
-"""How many tables of more files are remembered, and for how many seconds, so that not every query lists them."""
+MAX_LISTED, LISTED_S = 1000, 600.0
+"""The sizes of how many tables are remembered, and for how many seconds, so that not every query lists them."""
 
-_crowded: Latest[tuple[str, ...], float] = Latest(MAX_CROWDED)
+
+class _Listed(NamedTuple):
+    """When a table was listed, and its size; None if it has many files. `whole`: it was listed to its end."""
+
+    at: float
+    size: float | None
+    whole: bool
+
+
+_listed: Latest[tuple[str, ...], _Listed] = Latest(MAX_LISTED)
 
 NO_TABLES = ("CTERelationRef", "OneRowRelation", "LocalRelation")
 """Leaves of plans that read no table, as Spark prints them."""
 
-UNKNOWN_BYTES = 2.0**62
-"""Sizes from which on Spark means that it knows none (spark.sql.defaultSizeInBytes)."""
-
 FEW = 2
 """How many subqueries are sized one by one."""
+
+LIMIT = re.compile(r"(?:Global|Local)Limit (\d+)\b")
+"""A limit, as Spark prints it."""
+
+FEW_ROWS = 100_000
+"""A limit to more rows than this may well be one to all."""
 
 READS_ALL = {"Aggregate", "Sort", "Window", "Distinct", "Intersect", "Except", "Repartition", "BatchEvalPython"}
 """Operators that read all rows before they return the first; a join need not read its larger side."""
@@ -143,9 +155,10 @@ def _leaves(operators: Sequence[_Operator]) -> list[_Operator]:
 
 
 def _stops_early(operators: Sequence[_Operator]) -> bool:
-    """Whether a plan is a limit over operators that do not have to read all of their input."""
-    names = [operator.name for operator in operators]
-    return names[:1] in (["GlobalLimit"], ["LocalLimit"]) and not READS_ALL.intersection(names)
+    """Whether a plan is a limit to few rows over operators that do not have to read all of their input."""
+    limit = LIMIT.match(operators[0].text) if operators else None
+    few = limit is not None and int(limit[1]) <= FEW_ROWS
+    return few and not READS_ALL.intersection(operator.name for operator in operators)
 
 
 def _bytes_read(leaf: str, named: Counter[str], listed: float | None = None) -> float | None:
@@ -212,9 +225,10 @@ class _Files:
         return self._known[table]
 
     def _listed(self, paths: Sequence[Any], table: tuple[str, ...]) -> float | None:
-        known_at = _crowded.get(table)
-        if known_at is not None and time.monotonic() - known_at < CROWDED_S:
-            return None
+        known = _listed.get(table)
+        is_recent = known is not None and time.monotonic() - known.at < LISTED_S
+        if known is not None and is_recent and (known.size is None or known.whole or known.size >= self.enough):
+            return known.size
         found, files = 0.0, 0
         configuration = self._session.sessionState().newHadoopConf()
         for path in paths:
@@ -228,10 +242,11 @@ class _Files:
                     found += float(listed.next().getLen())
                     files += 1
             if files > MAX_FILES:
-                _crowded.put(table, time.monotonic())
+                _listed.put(table, _Listed(time.monotonic(), None, whole=False))
                 return None
             if found >= self.enough:
                 break
+        _listed.put(table, _Listed(time.monotonic(), found, whole=found < self.enough))
         return found
 
 

@@ -37,7 +37,8 @@ def tagged(context: SparkContext, tags: Iterable[str], description: str) -> Iter
             context.addJobTag(tag)
         if not context.getLocalProperty(POOL):
             context.setLocalProperty(POOL, pool)
-        context.setLocalProperty(DESCRIPTION, description)
+        given = context.getLocalProperty(DESCRIPTION)
+        context.setLocalProperty(DESCRIPTION, f"{given} ({description})" if given else description)
         yield
 
 

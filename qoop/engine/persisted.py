@@ -63,6 +63,18 @@ class PersistedRows:
         """What stores them for Spark."""
         return self._relation.cacheBuilder()
 
+    @property
+    def is_arranged(self) -> bool:
+        """Whether they are partitioned by values, or sorted, which saves those who read them a shuffle or a sort."""
+        plan = self.builder.cachedPlan()
+        partitioning = str(plan.outputPartitioning().getClass().getSimpleName())
+        return partitioning != "UnknownPartitioning" or not plan.outputOrdering().isEmpty()
+
+    def are_of(self, query: DataFrame) -> bool:
+        """Whether a query computes them in the same way."""
+        ours, others = (one._jdf.queryExecution().normalized() for one in (self.query, query))
+        return bool(ours.sameResult(others))
+
     def size(self) -> Any:
         """Their number and bytes, as Spark's statistics of a plan."""
         return self._relation.newInstance().stats()

@@ -12,6 +12,9 @@ from qoop.engine.connection import java_class
 MAX_FIELDS = 10_000
 """How many columns of an operator Spark prints."""
 
+UNKNOWN_BYTES = 2.0**62
+"""Sizes from which on Spark means that it knows none (spark.sql.defaultSizeInBytes)."""
+
 CUT = re.compile(r"(Truncated plan of|\.\.\.) \d+( more)? characters\s*$")
 """How a plan ends that Spark has not printed whole, for spark.sql.maxPlanStringLength."""
 

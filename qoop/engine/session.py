@@ -167,6 +167,11 @@ def is_on(spark: SparkSession, name: str, default: str | None = None) -> bool:
     ).strip().lower() == "true"
 
 
+def broadcast_bytes(spark: SparkSession) -> float:
+    """The size up to which a session broadcasts a side of a join; 0 if it broadcasts none."""
+    return max(float(spark._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold()), 0.0)
+
+
 def current_moment(spark: SparkSession) -> Moment:
     """The current date and time of a session, by its own settings; no job is run for them."""
     micros, local = spark.sql("SELECT unix_micros(current_timestamp()), localtimestamp()").collect()[0]

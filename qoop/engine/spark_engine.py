@@ -16,13 +16,13 @@ from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.failures import (
     CANCELLED,
     LOST_PART,
-    TRANSIENT,
     StoppedError,
     causes_of,
     is_out_of_room,
+    is_transient,
     message_of,
 )
-from qoop.engine.garbage import GARBAGE, free_room
+from qoop.engine.garbage import free_room
 from qoop.engine.jobs import core_seconds, tagged, tagged_beside
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of, with_columns_like
@@ -371,6 +371,7 @@ class SparkEngine:
 
     def _take(self, frame: DataFrame, tag: str) -> tuple[int, Any]:
         if self._once is None:
+            self._raise_if_cancelled(tag)
             return self._consume(frame)
         return self._once.store(frame, lambda: self._begin_to_store(tag))
 
@@ -405,7 +406,9 @@ class SparkEngine:
     def _cancel_again(self) -> None:
         """Cancel the jobs of cancelled stages. Repeated, as a stage may be between two jobs."""
         with self._lock:
-            tags = self._cancelled.intersection(self._running.values())
+            # A last stage that another one has replaced is no longer among those that run.
+            alive = {tag for tag, thread in self._threads.items() if thread.is_alive()}
+            tags = self._cancelled & alive.union(self._running.values())
         for tag in tags:
             self._cancel_jobs(tag)
 
@@ -423,16 +426,15 @@ class SparkEngine:
             return CannotPlan(str(problem))
         final = self._once is not None and self._once.is_over
         try:
-            message, causes = message_of(problem), [cause.message for cause in causes_of(problem)]
+            message, causes = message_of(problem), causes_of(problem)
         except Exception:  # noqa: BLE001 - the JVM does not respond
             return StageFailed(stage, f"Spark has stopped: {type(problem).__name__}", False, of_plan, final)
-        cancelled = next((cause for cause in causes if CANCELLED in cause), None)
+        cancelled = next((cause.message for cause in causes if CANCELLED in cause.message), None)
         if cancelled is not None:
             return QueryCancelled(cancelled)
         if self._context._jsc is None:
             message = f"Spark has stopped: {message}"
-        is_transient = any(sign in cause for sign in TRANSIENT for cause in causes)
-        return StageFailed(stage, message, is_transient and not final, of_plan, final)
+        return StageFailed(stage, message, is_transient(causes) and not final, of_plan, final)
 
     def _with_more_room(self, event: StageFailed, tag: str) -> Event:
         """The end of a stage that found no memory or disk left, after some was freed: it is retried once.
@@ -457,12 +459,9 @@ class SparkEngine:
 
         A check that fails is reported once and retried with growing pauses; cancellations continue meanwhile.
         """
-        failures, next_check, next_outputs, collected = 0, 0.0, 0.0, 0
+        failures, next_check, next_outputs = 0, 0.0, 0.0
         while not self._closed.wait(WATCH_INTERVAL_S):
             self._cancel_again()
-            # What the stages before have left, while Spark is busy with this one.
-            if (started := self._number) != collected and GARBAGE.collect():
-                collected = started
             if time.monotonic() < next_check:
                 continue
             try:

@@ -6,10 +6,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from qoop.engine.failures import LOST_PART, StoppedError, causes_of
-
-OF_ROWS = ("21", "22", "38", "39", "P0")
-"""Classes of SQLSTATE of errors that computing a row raises: data exceptions, and those of a user's functions."""
+from qoop.engine.failures import LOST_PART, OF_ROWS, StoppedError, causes_of
 
 WRITE_FAILED = "TASK_WRITE_FAILED"
 """Spark's condition for a task that failed while it wrote rows; the files of all tasks are then deleted."""

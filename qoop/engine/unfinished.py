@@ -50,8 +50,7 @@ class Unfinished:
 
     def is_part_of(self, query: DataFrame, versions: Versions) -> bool:
         """Whether its partitions are those of a query, and were made from the same inputs."""
-        ours, others = (one._jdf.queryExecution().normalized() for one in (self.rows.query, query))
-        return self.versions == versions and bool(ours.sameResult(others))
+        return self.versions == versions and self.rows.are_of(query)
 
     def finished(self) -> set[int]:
         """The partitions whose tasks succeeded. A task that was stopped as it ended may have stored one more.

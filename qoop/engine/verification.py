@@ -31,6 +31,17 @@ EXPAND = re.compile(r"^(\d+)[ :+-]*Expand \[", re.MULTILINE)
 """A line of Spark's numbered tree that is the expansion of grouping sets."""
 
 
+SESSIONS = '"name":"session_window"'
+"""The column by which Spark groups rows that are close in time. It takes filters of groups for such of rows."""
+
+PATTERNS = "org.apache.spark.sql.catalyst.trees"
+
+CASE = re.compile(r"\b(?:CASE WHEN|END)\b(?!#)")
+"""Where a CASE begins and ends in a printed plan."""
+
+MAX_CASES = 10
+"""How deeply they may be nested: Spark writes all that a CASE has twice, so each level doubles the text."""
+
 SHARED_VIEW = re.compile(r"^[ :+-]*View \(`[^`]*`\.", re.MULTILINE)
 """A line of a plan that is a view in a database, or one of all sessions; temporary views have single names."""
 
@@ -65,12 +76,15 @@ class Verification:
     ) -> None:
         self._written, self._stages = written, session
         self._constants = _constants(moment) if moment is not None else {}
-        same = list(same)
-        self._pinned = [pinned for _, pinned in same]
-        self._reader = _PlanReader(same)
+        self._same = list(same)
+        self._pinned = [pinned for _, pinned in self._same]
         self._lock = threading.Lock()
         self._expected: str | None = None
         self._verdicts: dict[tuple[str, int], str | None] = {}
+
+    @cached_property
+    def _reader(self) -> "_PlanReader":
+        return _PlanReader(self._same)
 
     @cached_property
     def _session(self) -> SparkSession:
@@ -137,7 +151,9 @@ class Verification:
         if not plan.deterministic():
             raise UnverifiableError("an expression is not deterministic")
         without_delay(self._session)
-        text = plan.toJSON()
+        text = _json(plan)
+        if SESSIONS in text:
+            raise UnverifiableError("Spark may filter rows before it puts them into sessions (session_window)")
         nodes = json.loads(text)
         if EXPAND_CLASS in text:
             _add_grouping_sets(nodes, plan)
@@ -155,7 +171,7 @@ MAY_BE_INEXACT = ("AGGREGATE", "AGGREGATE_EXPRESSION", "DISTINCT_LIKE", "INTERSE
 @lru_cache(maxsize=1)
 def _inexact_patterns(jvm: Any) -> Any:
     """Spark's objects for these names; kept, since looking them up takes longer than asking a plan for them."""
-    patterns = java_class(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    patterns = java_class(jvm, f"{PATTERNS}.TreePattern")
     return sequence(jvm, [getattr(patterns, name)() for name in MAY_BE_INEXACT])
 
 
@@ -166,9 +182,26 @@ def has_exact_values(frame: DataFrame) -> bool:
         if not plan.containsAnyPattern(_inexact_patterns(frame.sparkSession._jvm)):
             return True
         without_delay(frame.sparkSession)
-        return is_exact(read_tree(json.loads(plan.toJSON())))
+        return is_exact(read_tree(json.loads(_json(plan))))
     except Exception:  # noqa: BLE001 - a plan that cannot be read is in doubt
         return False
+
+
+def _json(plan: Any) -> str:
+    """A plan as Spark writes it.
+
+    Raises:
+        UnverifiableError: it would be very long, as it has a CASE within a CASE, and so on.
+    """
+    if plan.containsPattern(java_class(plan, f"{PATTERNS}.TreePattern").CASE_WHEN()):
+        depth = deepest = 0
+        text = printed(plan)
+        for found in CASE.finditer(text):
+            depth += -1 if found[0] == "END" else 1
+            deepest = max(deepest, depth)
+        if deepest > MAX_CASES or is_cut(text):
+            raise UnverifiableError(f"more than {MAX_CASES} CASEs are nested in each other")
+    return str(plan.toJSON())
 
 
 def _constants(moment: Moment) -> dict[str, Expr]:
@@ -198,7 +231,9 @@ class _PlanReader:
         for leaf in leaves(plan):
             output = leaf.output()
             if output.size() and leaf.getClass().getSimpleName() != "CTERelationRef":
-                found[output.head().exprId().id()] = self._number(leaf.canonicalized())
+                first, number = output.head().exprId().id(), self._number(leaf.canonicalized())
+                if found.setdefault(first, number) != number:
+                    raise UnverifiableError("two tables have the same columns, as a frame and its checkpoint have")
         return found
 
     def _number(self, relation: Any) -> str:

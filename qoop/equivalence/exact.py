@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qoop.equivalence.aggregates import EXACT, SUMS
+from qoop.equivalence.expression import decimal_digits
 from qoop.equivalence.spark_tree import Node
 
 KEEP_EXACT = {
@@ -18,7 +19,10 @@ KEEP_EXACT = {
 }  # fmt: skip
 """Expressions that are of a floating-point type only if one of their operands is."""
 
-EXACT_TYPES = {"byte", "short", "integer", "boolean", "string", "date", "timestamp", "timestamp_ntz", "void"}
+EXACT_TYPES = {"byte", "short", "boolean", "string", "date", "timestamp", "timestamp_ntz", "void"}
+
+LONG_DIGITS = 11
+"""Decimals of at most so many digits are averaged as longs."""
 
 COLLATED = ("string collate ", "__COLLATIONS")
 """What types of collated text have in them, as Spark writes them: within a struct it is a note beside the field."""
@@ -42,10 +46,16 @@ def _stays_exact(node: Node, within: str) -> bool:
     if node.kind not in KEEP_EXACT:
         return False
     kind = node.fields.get("dataType")
-    if kind is None or kind in EXACT_TYPES or str(kind).startswith("decimal"):
-        return True
-    # The average of integers is computed by adding doubles, which is exact while they are small.
-    return kind == "long" and within == "Sum"
+    if kind in ("integer", "long") or _is_short_decimal(kind):
+        # Their average is computed by adding doubles, which is exact while the sum is small.
+        return within == "Sum"
+    return kind is None or kind in EXACT_TYPES or str(kind).startswith("decimal")
+
+
+def _is_short_decimal(kind: Any) -> bool:
+    """Whether Spark averages values of a type as longs (DecimalAggregates)."""
+    digits = decimal_digits(kind) if isinstance(kind, str) and kind.startswith("decimal") else None
+    return digits is not None and sum(digits) <= LONG_DIGITS
 
 
 def _is_collated(node: Node) -> bool:

@@ -65,9 +65,13 @@ def comparable(expr: Expr) -> Expr:
     That is casts between exact number types that keep every value, the types of such literals, and names of fields.
     """
     while expr[0] == "cast":
-        narrow = decimal_digits(type_of(expr[2])) if expr[1] in INTEGERS else _digits(expr[2])
+        given = type_of(expr[2])
+        narrow = decimal_digits(given) if expr[1] in INTEGERS else _digits(expr[2])
         wide = decimal_digits(expr[1])
         if wide is None or narrow is None or wide[0] < narrow[0] or wide[1] < narrow[1]:
+            break
+        if expr[1] in INTEGERS and given not in INTEGERS and wide[0] == narrow[0]:
+            # Not all numbers of so many digits are integers of that type.
             break
         expr = expr[2]
     if expr[0] == "call" and expr[1] == "CreateNamedStruct":
@@ -239,20 +243,34 @@ def conjuncts(expr: Expr) -> frozenset[Expr]:
     return shared | {any_of(all_of(rest) for rest in rests)}
 
 
+MAX_COMPARED = 250_000
+"""How many pairs of conditions are compared with each other: each takes microseconds."""
+
+
 def without_implied(conditions: Iterable[Expr]) -> frozenset[Expr]:
-    """The conditions without those that another one implies."""
+    """The conditions without those that another one implies; all of them if there are very many."""
     found = frozenset(conditions)
-    return frozenset(
-        one for one in found if not any(_implies(other, one) and not _implies(one, other) for other in found - {one})
-    )
+    weak = [_Disjunction(one) for one in found if one[0] == "or"]
+    if len(weak) * len(found) > MAX_COMPARED:
+        return found
+    implied = {
+        one.whole for one in weak for other in found - {one.whole}
+        if one.is_implied_by(other) and not (other[0] == "or" and _Disjunction(other).is_implied_by(one.whole))
+    }  # fmt: skip
+    return found - implied
 
 
-def _implies(strong: Expr, weak: Expr) -> bool:
-    if weak[0] != "or":
-        return False
-    arms = [conjuncts(arm) for arm in weak[1]]
-    single = frozenset().union(*(arm for arm in arms if len(arm) == 1))
-    return _all_imply(frozenset({strong}), single, [arm for arm in arms if len(arm) > 1])
+class _Disjunction:
+    """A disjunction by its arms. `single`: those of one conjunct each, apart: a list of values has thousands."""
+
+    def __init__(self, whole: Expr) -> None:
+        self.whole = whole
+        arms = [conjuncts(arm) for arm in whole[1]]
+        self.single = frozenset().union(*(arm for arm in arms if len(arm) == 1))
+        self.longer = [arm for arm in arms if len(arm) > 1]
+
+    def is_implied_by(self, strong: Expr) -> bool:
+        return _all_imply(frozenset({strong}), self.single, self.longer)
 
 
 def _all_imply(parts: frozenset[Expr], single: frozenset[Expr], longer: list[frozenset[Expr]]) -> bool:

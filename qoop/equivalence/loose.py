@@ -28,7 +28,8 @@ PADDING = ("functionName", "readSidePadding")
 """What calls have by which Spark pads values of CHAR."""
 
 OPAQUE = {
-    "CsvToStructs", "JsonToStructs", "PythonUDF", "ScalaUDF", "VariantGet", "XPathDouble", "XPathFloat", "XmlToStructs",
+    "AvroDataToCatalyst", "CsvToStructs", "FromAvro", "FromProtobuf", "JsonToStructs", "ProtobufDataToCatalyst",
+    "PythonUDF", "ScalaUDF", "VariantGet", "XPathDouble", "XPathFloat", "XmlToStructs",
 }  # fmt: skip
 """Functions that may return floating-point numbers whatever they are given."""
 

@@ -5,11 +5,12 @@ Spark replaces some expressions of expressions by simpler ones that have other v
 one query, and not where a stage stores what is between.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from qoop.equivalence.expression import Expr, compared, is_constant, type_of
+from qoop.equivalence.expression import Expr, columns, compared, is_constant, is_number, type_of
 from qoop.equivalence.loose import has_loose, is_floating, tells_apart
 from qoop.equivalence.meanings import meanings, parts
 from qoop.equivalence.relation import Relation, Source
@@ -17,6 +18,9 @@ from qoop.equivalence.simplified import simplification
 
 GROUPING = {"aggregate", "Distinct", "Deduplicate", "intersect", "except"}
 """Operators that make one row of equal ones."""
+
+ZERO = re.compile(r"-?[0.]+(E[+-]?\d+)?", re.IGNORECASE)
+"""A zero of any type, as Spark writes it."""
 
 IN_FILES = " in files"
 """The end of the name that a table of files has in the comparison of plans."""
@@ -136,22 +140,36 @@ def _finds_zero(alone: list[tuple[Any, ...]], sources: Mapping[int, Source]) -> 
 
     It gives them those of the columns themselves, and of others that these must be equal to.
     """
-    found = [other for part in alone for other in _compared_with_zero(part)]
+    bound = frozenset(column for part in alone for column in _bound(part))
+    found = [other for part in alone for other in _compared_with_zero(part, bound, sources)]
     if not any(has_loose(other, sources) for other in found):
         return False
     equal = [side for part in alone if part[:1] == ("=",) for side in compared(part)]
     return any(_is_floating_in_files(one, sources) for one in (*found, *equal))
 
 
-def _compared_with_zero(part: tuple[Any, ...]) -> Iterator[Expr]:
-    """What a comparison compares with what may be a zero of the other sign."""
+def _bound(part: tuple[Any, ...]) -> Iterator[Expr]:
+    """The columns that a condition equates with what may be zero; Spark puts that in their place in others."""
+    sides = compared(part) if part[:1] == ("=",) else ()
+    for constant, other in zip(sides, reversed(sides), strict=True):
+        while other[0] == "cast" and is_number(other[1]):
+            other = other[2]
+        may_be_zero = constant[0] != "literal" or ZERO.fullmatch(str(constant[2])) is not None
+        if other[0] == "column" and is_constant(constant) and may_be_zero:
+            yield other
+
+
+def _compared_with_zero(part: tuple[Any, ...], bound: frozenset[Expr], sources: Mapping[int, Source]) -> Iterator[Expr]:
+    """What a comparison compares with what may be a zero of the other sign. `bound`: columns that may be zero."""
     sides = compared(part)
     if len(sides) != 2 or part[0] == "<":
         return
     either = {"0", "-0"}
     wanted = ({"0"}, {"-0"}) if part[0] == "<=" else (either, either)
     for constant, other, zeros in zip(sides, reversed(sides), wanted, strict=True):
-        if _may_be(constant, zeros):
+        own = frozenset(columns(constant))
+        is_bound = bool(own) and own <= bound and not is_constant(other)
+        if is_bound or any(_may_be(one, zeros) for one in meanings([constant], sources)):
             yield other
 
 

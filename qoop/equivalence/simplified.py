@@ -15,14 +15,17 @@ UNDONE = {
     "Upper": {"Lower"},
     "ILike": {"Upper"},
     "GetMapValue": {"CreateMap"},
+    "Size": {"CreateMap"},
     "JsonToStructs": {"StructsToJson"},
     "GetStructField": {"JsonToStructs", "CsvToStructs"},
     "GetArrayStructFields": {"JsonToStructs"},
+    "PythonUDF": {"PythonUDF"},
 }
 """Functions that Spark takes to undo others, by class.
 
 SimplifyCaseConversionExpressions, SimplifyExtractValueOps, OptimizeCsvJsonExprs. ILIKE compares in lower case. Of JSON
-and CSV only the fields are read that are asked for, so another part that is malformed is not met.
+and CSV only the fields are read that are asked for, so another part that is malformed is not met. Of two functions of
+the user's in Python, the inner one's result is given to the outer one as it is, not as one of the declared type.
 """
 
 CONVERSIONS = {"DateFormatClass": "writes", "GetTimestamp": "reads", "ParseToTimestamp": "reads"}
@@ -43,7 +46,7 @@ def simplification(part: tuple[Any, ...], sources: Mapping[int, Source], sums: s
 
     `sums`: gets the numbers of the sums that are parts of others, which Spark takes together with those.
     """
-    if _is_undone(part, sources) or _is_rounded(part, sources):
+    if _is_undone(part, sources) or _is_rounded(part, sources) or _joins_arrays_as_text(part, sources):
         return "Spark simplifies a function of another one's result, with other values now and then"
     if _is_reordered(part, sources, sums):
         return "Spark puts constants together that a query adds or multiplies, where one of the results may overflow"
@@ -70,6 +73,17 @@ def _reversed(outer: Expr, sources: Mapping[int, Source]) -> Iterator[Expr]:
     for inner in meanings(outer[3][:1], sources):
         if inner[:1] == ("call",) and inner[1] in CONVERSIONS and CONVERSIONS[inner[1]] != CONVERSIONS[outer[1]]:
             yield inner
+
+
+def _joins_arrays_as_text(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:
+    """Whether texts are put together of which one is made from arrays, or binary values, that are put together.
+
+    Spark makes a text of each of them, and puts all together (CombineConcats).
+    """
+    if part[:2] != ("call", "Concat"):
+        return False
+    made = [one[2] for one in meanings(part[3], sources) if one[:2] == ("cast", "string")]
+    return any(one[:2] == ("call", "Concat") for one in meanings(made, sources))
 
 
 def _is_rounded(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:

@@ -34,10 +34,14 @@ PASSED_ON = {"Sort", "GlobalLimit", "LocalLimit", "Offset", "Tail", "Distinct", 
 WITHOUT_MEANING = {"exprId", "nullable"}
 """Fields of expressions that identify or follow from the others."""
 
-AS_WRITTEN = {"GetStructField": {"name"}}
-"""Fields, by class, that repeat the text: a struct's field is found by its place, whatever the case of its name."""
+AS_WRITTEN = {"GetStructField": {"name"}, "CaseWhen": {"branches", "elseValue"}}
+"""Fields, by class, that say nothing more: a struct's field is found by its place, whatever the case of its name; the
+conditions and values of CASE are its operands, in order, the ELSE being the last of an odd number."""
 
-TIMES = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime"}
+TIMES = {
+    "CurrentDate", "CurrentTimestamp", "CurrentTimestampNanos", "Now", "LocalTimestamp", "LocalTimestampNanos",
+    "CurrentTime",
+}  # fmt: skip
 """Expressions that have one value in each job, which may not be the same in all stages."""
 
 DATES_AND_TIMES = {"date", "timestamp", "timestamp_ntz"}
@@ -45,14 +49,25 @@ DATES_AND_TIMES = {"date", "timestamp", "timestamp_ntz"}
 MOMENT = re.compile(r"\W*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 """How a text starts that Spark takes for a moment; in a literal of a date or time it is evaluated by the parser."""
 
+TIME_OF_DAY = re.compile(r"\s*T?\d{1,2}:", re.IGNORECASE)
+"""How a text starts that Spark takes for a time of the current date, where a timestamp is expected."""
+
 NO_TEXT = re.compile(r"^(?!.*(Format|From)).*(Date|Time|Day|Month|Micros|Millis|Seconds)")
 """Spark's functions whose result is no text, but a date, a time or a number."""
 
 VOID = re.compile(r"^void$|: 'void'")
 """The type of `NULL` by itself, also as the type of a field, of items, keys or values."""
 
-RANDOM = {"AesEncrypt": "aes_encrypt"}
+RANDOM = {
+    "AesEncrypt": "aes_encrypt",
+    "KllSketchMergeBigint": "kll_sketch_merge_bigint",
+    "KllSketchMergeFloat": "kll_sketch_merge_float",
+    "KllSketchMergeDouble": "kll_sketch_merge_double",
+}
 """Expressions that Spark calls deterministic and that have another value each time, by class."""
+
+MAKES_TIMES = re.compile(r"\btime\(|'(MakeTime|ToTime|TryToTime|CurrentTime|TimeAddInterval|TimeTrunc|TimeFrom\w+)'")
+"""What is in an expression that may be a time of day: types, and classes of functions."""
 
 OUTER = {"LeftOuter", "LeftSemi", "LeftAnti"}
 
@@ -419,8 +434,10 @@ class _Translator:
             return literal
         if kind == "date" and operand[0] == "literal" and is_plain_date(operand[2]):
             return ("literal", "date", operand[2])
-        if kind in DATES_AND_TIMES and _may_be_moment(operand):
+        if kind in DATES_AND_TIMES and _may_be_moment(operand, str(kind)):
             raise UnverifiableError(f"a text that may stand for the current {kind} has another value each time")
+        if kind in ("timestamp", "timestamp_ntz") and _may_be_time_of_day(operand):
+            raise UnverifiableError("a time of day as a timestamp has the current date, which each stage would read")
         numeric = is_number(kind) and is_number(type_of(operand))
         return ("cast", kind, operand, None if numeric else node.fields.get("timeZoneId"))
 
@@ -452,13 +469,24 @@ class _Translator:
         return value
 
 
-def _may_be_moment(operand: Expr) -> bool:
-    """Whether Spark may take a text for the current date or time: a constant one such as 'now' or 'today UTC'."""
+def stands_for_moment(text: str, kind: str) -> bool:
+    """Whether Spark takes a text, as a value of a type, for the current date or time: 'now', 'today UTC', '12:30'."""
+    return MOMENT.match(text) is not None or (kind.startswith("timestamp") and TIME_OF_DAY.match(text) is not None)
+
+
+def _may_be_moment(operand: Expr, kind: str) -> bool:
+    """Whether Spark may take a text for the current date or time, where a value of a type is expected."""
     if operand[0] == "literal":
-        return operand[1] == "string" and MOMENT.match(operand[2] or "") is not None
+        return operand[1] == "string" and stands_for_moment(operand[2] or "", kind)
     if not is_constant(operand) or has_subquery(operand) or type_of(operand) not in (None, "string"):
         return False
     return operand[0] != "call" or NO_TEXT.search(operand[1]) is None
+
+
+def _may_be_time_of_day(operand: Expr) -> bool:
+    """Whether a value may be a time of day; of functions the type of the result is not known."""
+    kind = type_of(operand)
+    return kind.startswith("time(") if kind is not None else MAKES_TIMES.search(repr(operand)) is not None
 
 
 COMPARISONS: dict[str, Callable[[Expr, Expr], Expr]] = {
@@ -478,6 +506,8 @@ def _id(node: Node) -> int:
 
 
 def _literal(kind: str | None, value: Any) -> Expr:
+    if kind == "binary":
+        raise UnverifiableError("Spark does not write the value of a binary literal")
     is_floating = kind in ("float", "double") and isinstance(value, str)
     return ("literal", kind, floating_text(value) if is_floating else value)
 

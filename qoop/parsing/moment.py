@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlglot import exp
 
-from qoop.equivalence.translate import MOMENT
+from qoop.equivalence.translate import stands_for_moment
 from qoop.parsing.spark_sql import DIALECT
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,7 +55,11 @@ def reads_moment(query: exp.Expr) -> bool:
 
 def names_moment(query: exp.Expr) -> bool:
     """Whether a query has a literal such as DATE 'today', which Spark's parser evaluates in each stage anew."""
-    return any(MOMENT.match(cast.this.name) for cast in query.find_all(exp.Cast) if cast.this.is_string)
+    return any(
+        stands_for_moment(cast.this.name, cast.to.sql(DIALECT).lower())
+        for cast in query.find_all(exp.Cast)
+        if cast.this.is_string
+    )
 
 
 def at_moment(query: exp.Query, moment: Moment) -> exp.Query:

@@ -109,7 +109,9 @@ class Syntax:
         """
         dialect = self.dialect
         tokens = list(self._reread(dialect.tokenize(text), text))
-        return [tree for tree in dialect.parser().parse(tokens, text) if tree is not None]
+        trees = dialect.parser().parse(tokens, text)
+        # A comment after the last semicolon is no statement.
+        return [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
 
     def _reread(self, tokens: Iterable[Token], text: str) -> Iterator[Token]:
         """Quoted tokens as this syntax reads them; Spark finds where they end in the same way under all settings."""
@@ -143,6 +145,8 @@ def check_can_be_written(tree: exp.Expr) -> None:
     for node in tree.walk():
         if isinstance(node, REWRITTEN_DIFFERENTLY):
             raise CannotSplitError(f"the planner cannot reproduce {node.sql_name()} exactly")
+        if isinstance(node, exp.HexString):
+            raise CannotSplitError("a binary literal (X'...') cannot be compared")
         if isinstance(node, exp.Star) and isinstance(node.parent, exp.Func) and not isinstance(node.parent, exp.Count):
             raise CannotSplitError(f"{node.parent.sql_name()}(*) uses a whole row as a value")
     try:

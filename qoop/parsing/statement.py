@@ -78,6 +78,11 @@ class ParsedText:
         """Whether it stores the rows of a query that can be planned."""
         return not ROWS_RETURNED.match(self.text) and self.statement is not None and self.statement.stores_rows
 
+    @property
+    def returns_no_rows(self) -> bool:
+        """Whether it is known to be a statement that returns none."""
+        return not ROWS_RETURNED.match(self.text) and self.statement is not None and self.statement.writes
+
     @cached_property
     def _parsed(self) -> tuple[Statement | None, str | None]:
         key = self.text, self._syntax()

@@ -16,13 +16,15 @@ class Run:
     """A run that has ended.
 
     `planned`: its candidate plans; None if it had none. `planning_s`: the seconds after which it had them, or turned
-    out to have none; None: it was not to be planned. `on_trial`: it began to measure the query as written.
+    out to have none; None: it was not to be planned. `on_trial`: it began to measure the query as written. `is_late`:
+    it was stopped by its timeout.
     """
 
     outcome: Outcome
     planned: PlannedQuery | None
     planning_s: float | None
     on_trial: bool
+    is_late: bool = False
 
     @property
     def kinds(self) -> set[bool]:
@@ -37,9 +39,9 @@ class Run:
 
     @property
     def given_up(self) -> set[str]:
-        """The signature of the plan that it gave up: of several the latest."""
-        latest = self._chosen(-1)
-        return {latest.signature} if latest is not None and self.outcome.given_up else set()
+        """The signature of the plan that it gave up, or that took too long: of several the latest."""
+        latest, ended = self._chosen(-1), self.outcome.given_up or self.is_late
+        return {latest.signature} if latest is not None and ended else set()
 
     @property
     def was_tried(self) -> bool:
@@ -82,11 +84,17 @@ class EarlierRuns:
         self._record: PastRuns | None = None
         self._keeps_rows = False
         self._busy_part: float | None = None
+        self._bytes: float | None = None
+
+    def reads(self, sizes: Sequence[float | None]) -> None:
+        """Take what the query reads, by table, in bytes: runs of this process that read other amounts do not count."""
+        known = [size for size in sizes if size is not None]
+        self._bytes = sum(known) if len(known) == len(sizes) else None
 
     @property
     def seconds(self) -> float | None:
         """What it may take as written, by its runs in this process; None if that is not known."""
-        return self._here.seconds(self._query, self._slots) if self._guard is not None else None
+        return self._here.seconds(self._query, self._slots, self._bytes) if self._guard is not None else None
 
     @property
     def needs_core_seconds(self) -> bool:
@@ -118,13 +126,23 @@ class EarlierRuns:
     def add(self, run: Run, is_alone: bool) -> None:
         """Keep how many rows its stages had and, if nothing else ran at the time, how long the run took."""
         timed = self._timed(run) if is_alone else []
-        # A query that reads the current time may have other row counts next time.
-        is_lasting = self._keeps_rows and run.planned is not None and run.planned.moment is None
-        counted = run.outcome.stage_rows if is_lasting else {}
+        counted = self._lasting(run)
         began, given_up = run.first_plan, run.given_up
         if self._record is not None and (timed or given_up or not counted.items() <= self.counted.items()):
             self._record.add(timed, counted, {began.signature: began.shape} if began is not None else {}, given_up)
         self._here.add(self._query, *run.kinds)
+
+    def add_late(self, run: Run) -> None:
+        """Keep that a plan took so long that the query was stopped: it is not to be run with that plan again."""
+        if self._record is not None and run.given_up:
+            self._record.add([], self._lasting(run), {}, run.given_up)
+        self._here.add(self._query, *run.kinds)
+
+    def _lasting(self, run: Run) -> Mapping[StageName, float]:
+        """How many rows the stages of a run had, if they will have as many in the next one."""
+        # A query that reads the current time may have other row counts next time.
+        is_lasting = self._keeps_rows and run.planned is not None and run.planned.moment is None
+        return run.outcome.stage_rows if is_lasting else {}
 
     def _is_first(self, planned: bool) -> bool:
         """Whether it is the first run of its kind in this process."""
@@ -132,7 +150,7 @@ class EarlierRuns:
 
     def _gated_runs(self) -> list[PastRun]:
         """The latest run as written of a query that was not planned before, as it reads little; it is not recorded."""
-        seconds = self._here.seconds(self._query, self._slots)
+        seconds = self._here.seconds(self._query, self._slots, self._bytes)
         if seconds is None:
             return []
         return [PastRun(False, seconds, self._slots, seconds * self._slots, cold=False, early=True)]
@@ -150,7 +168,7 @@ class EarlierRuns:
             cores = self._busy_part * outcome.seconds * slots
         first_planned, first_written = self._is_first(True), self._is_first(False)
         if outcome.as_written and not first_written:
-            self._here.add_seconds(self._query, outcome.seconds, slots, self._unused(run))
+            self._here.add_seconds(self._query, outcome.seconds, slots, self._unused(run), self._bytes)
         if self._record is None or cores is None:
             return []
         found = []

@@ -126,6 +126,23 @@ class QueryJournal:
             self._warn(_warning(written.path, problem))
 
 
+def check_writable(path: str | Path) -> None:
+    """Check, as far as that is possible without writing it, that a journal can be written.
+
+    Raises:
+        QoopError: the file is not a journal, or its directory does not exist or cannot be written to.
+    """
+    path = Path(path)
+    try:
+        _check_replaceable(path)
+    except OSError as problem:
+        raise _not_writable(path, problem) from None
+    if not path.parent.is_dir():
+        raise QoopError(f"--journal {str(path)!r}: no such directory; choose a writable file")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise QoopError(f"--journal {str(path)!r}: the directory cannot be written to; choose a writable file")
+
+
 def remove_earlier(path: str | Path) -> None:
     """Remove an earlier query's journal, if there is one.
 
@@ -161,6 +178,14 @@ def _open(path: Path, warn: Callable[[str], None]) -> RecordFile | None:
 
 def _remove(path: Path) -> None:
     """Remove an earlier journal, unless it is in use: only a new file is sure to be readable by its owner alone."""
+    if os.path.lexists(path):
+        _check_replaceable(path)
+        with FileLock(f"{path}.lock", timeout=0, mode=0o600):
+            path.unlink()
+
+
+def _check_replaceable(path: Path) -> None:
+    """Check that what is in the place of a journal, if anything, is an earlier one."""
     if not os.path.lexists(path):
         return
     if path.is_dir():
@@ -171,8 +196,6 @@ def _remove(path: Path) -> None:
         first = file.readline()
     if first and not _begins_query_journal(first):
         raise QoopError(f"--journal {str(path)!r}: not a query journal; choose another file")
-    with FileLock(f"{path}.lock", timeout=0, mode=0o600):
-        path.unlink()
 
 
 def _begins_query_journal(line: bytes) -> bool:

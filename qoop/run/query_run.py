@@ -38,6 +38,9 @@ from yarn_plugin.journal.clock import Clock, JournalClock
 from yarn_plugin.journal.intake import Decided, Inbox, Intake, StateMachine
 from yarn_plugin.quantities import count
 
+IDLE_S = 0.3
+"""Seconds after which a stage that was started needs this program no more."""
+
 
 class QueryFailedError(QoopError):
     """The query has failed; the message is Spark's."""
@@ -110,6 +113,7 @@ class QueryRun:
         reason: otherwise why it is tried as written, if it is.
         confirm: tells the arbiter that the query holds no more than a share, by its number.
         expect: tells the arbiter after each decision when the query is expected to finish.
+        idle: called in the thread that calls `run`, each time that stages have run for a moment.
         warn: prints a line for the user.
         watch: called with every command.
         clock: the query's time; by default one that cannot be set.
@@ -128,7 +132,9 @@ class QueryRun:
         watch: Callable[[Command], None] = lambda command: None,
         clock: Clock | None = None,
         expect: Callable[[Completion], None] = lambda completion: None,
+        idle: Callable[[], object] = lambda: None,
     ) -> None:
+        self._idle, self._is_new = idle, False
         self._name, self._text, self._planned, self._reason = name, text, planned, reason
         self._journal, self._confirm, self._warn, self._watch = journal, confirm, warn, watch
         self._expect = expect
@@ -142,7 +148,7 @@ class QueryRun:
         self._checked: set[int] = set()
         self._to_check: list[Plan] = []
         self._decisions: list[Decision] = []
-        self._first_at = 0.0
+        self._started = self._first_at = 0.0
         self._end: Command | None = None
         self._gave_up = self._stopped_planning = False
         self._latest: Event | None = None
@@ -157,7 +163,7 @@ class QueryRun:
         Raises:
             QueryFailedError: the query has failed.
         """
-        started = time.monotonic()
+        self._started = time.monotonic()
         plans = self._planned.plans if self._planned else ()
         reason = self._reason if self._planned is None else None
         self._journal.query(self._intake.stamp(), self._name, self._text, plans, reason)
@@ -171,11 +177,15 @@ class QueryRun:
             self._try("could not stop asking for the share", feed.close)
         if isinstance(self._end, Fail):
             raise QueryFailedError(wording.error_message(self._end.cause))
+        return self.outcome()
+
+    def outcome(self) -> Outcome:
+        """How the query has been run until now, or to its end."""
         planned = self._planned
         return Outcome(
             counts=self._intake.state.counts,
             join_trees=planned.join_trees if planned else 1,
-            seconds=time.monotonic() - started,
+            seconds=time.monotonic() - self._started,
             one_stage_reason=self._one_stage_reason(),
             decisions=tuple(self._decisions),
             as_written=planned is None or self._ran_as_written(),
@@ -210,9 +220,14 @@ class QueryRun:
     def _take_next(self, engine: StageRunner) -> None:
         """Take the next event, or fire the timer if none arrives before it is due."""
         due = self._intake.next_due()
-        arrived = self._inbox.get(None if due is None else max(due - self._intake.now(), 0.0))
+        wait = None if due is None else max(due - self._intake.now(), 0.0)
+        is_idle_next = self._is_new and (wait is None or wait > IDLE_S)
+        arrived = self._inbox.get(IDLE_S if is_idle_next else wait)
         if arrived is not None:
             self._take(*arrived, engine)
+        elif is_idle_next:
+            self._is_new = False
+            self._idle()
         elif (now := self._inbox.quiet_until()) is not None:
             for decided in self._intake.fire_due(now):
                 self._carry_out(decided, engine)
@@ -248,6 +263,8 @@ class QueryRun:
             self._act(command, engine)
             if isinstance(command, Note):
                 self._report(command.decision, decided.at)
+        if any(isinstance(command, StartStage | RunAsWritten) for command in decided.commands):
+            self._is_new = True
         if any(isinstance(command, StartStage) for command in decided.commands):
             self._try("could not prepare for the next stages", lambda: self._prepare(engine))
 

@@ -58,7 +58,7 @@ def submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
     """Run a job with spark-submit. Returns its exit code, or 128 plus the number of the signal that stopped it.
 
     SIGINT, SIGTERM and SIGHUP (unless ignored, as under nohup) always stop it cleanly: the query is stopped, its
-    application deregistered, and the folder with its token removed.
+    application deregistered, and the folder with its token removed. With the driver in the cluster the query goes on.
 
     Raises:
         SubmissionError: the options contradict each other.
@@ -93,6 +93,7 @@ def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess) -> in
     client = ArbiterClient(access.url, access.token, access.verify)
     size = flags.executor_size(_allocation_step(client))
     registered = client.register(_registration(job, flags, access, size))
+    goes_on = flags.ends_before_query
     try:
         if registered.share is None:
             raise SubmissionError(
@@ -114,10 +115,18 @@ def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess) -> in
             "spark.executor.instances": str(first),
             "spark.dynamicAllocation.enabled": "false",
         }
-        return _spark_submit(job, flags, confs, _files_for_driver(access.verify, flags))
+        code = _spark_submit(job, flags, confs, _files_for_driver(access.verify, flags))
+        goes_on = goes_on or _goes_on(flags, code)
+        return code
     finally:
-        with _signals_ignored():
-            _deregister(client, registered.app)
+        if not goes_on:
+            with _signals_ignored():
+                _deregister(client, registered.app)
+
+
+def _goes_on(flags: SparkFlags, code: int) -> bool:
+    """Whether a query goes on in the cluster although spark-submit was stopped."""
+    return flags.is_cluster_mode and code > 128
 
 
 def _registration(job: Job, flags: SparkFlags, access: ArbiterAccess, size: ExecutorSize) -> wire.Register:
@@ -174,18 +183,23 @@ def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], files: 
         spec = Path(folder) / "job.json"
         spec.touch(mode=0o600)
         spec.write_text(job.model_dump_json())
-        command = _command(flags, {**_defaults(flags), **confs}, spec, files)
+        command = _command(flags, {**_defaults(flags), **confs}, spec, job.name, files)
         with relay_to_stderr(spec.with_name(MESSAGES)):
-            return _run(command, {**os.environ, **_python(flags)})
+            code = _run(command, {**os.environ, **_python(flags)})
+        if _goes_on(flags, code):
+            _print(f"the query goes on in the cluster, if it was submitted already, as {job.name!r}; stop it there")
+        return code
 
 
-def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path, files: tuple[str, ...]) -> list[str]:
+def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path, name: str, files: tuple[str, ...]) -> list[str]:
     from qoop.engine.session import spark_home
 
     command = [str(spark_home() / "bin" / "spark-submit"), *flags.flags]
     if flags.is_cluster_mode:
         given = flags.value("--files")
         command += ["--files", ",".join([*([given] if given else []), str(spec), *files])]
+        # Before the driver, which names it elsewhere, begins.
+        command += ["--name", name]
     for name, value in confs.items():
         command += ["--conf", f"{name}={value}"]
     return [*command, str(_driver()), spec.name if flags.is_cluster_mode else str(spec)]

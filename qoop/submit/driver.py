@@ -20,6 +20,7 @@ from qoop.api import Options, collect, execute, write
 from qoop.engine.failures import java_message
 from qoop.engine.folders import taken_literally
 from qoop.engine.output import OutputFiles
+from qoop.engine.printable import SEPARATORS, in_zone_of, printable
 from qoop.engine.session import syntax_of
 from qoop.errors import QoopError, did_you_mean
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
@@ -53,7 +54,7 @@ def main() -> None:
         run(spark, job)
     except (ReportedError, PySparkException, Py4JError, OSError, ValidationError) as problem:
         _print(_message(problem, spark, job))
-        sys.exit(1)
+        sys.exit(getattr(problem, "exit_code", 1))
     except KeyboardInterrupt:
         _print("stopped by a signal; the query was cancelled")
         sys.exit(130)
@@ -116,6 +117,7 @@ def _stop(spark: SparkSession) -> None:
 def run(spark: SparkSession, job: Job) -> None:
     """Run a job in a Spark session."""
     lines = ProgressLines(console.err)
+    in_zone_of(spark)
     _prepare_files(job)
     parsed = ParsedText(job.text, partial(syntax_of, spark))
     if job.tables is not None:
@@ -147,14 +149,14 @@ def _prepare_files(job: Job) -> None:
 
 
 def _execute(spark: SparkSession, job: Job, parsed: ParsedText, options: Options) -> Outcome:
+    if job.output is not None and parsed.returns_no_rows:
+        raise QoopError("--output: cannot be given for a statement that itself stores its rows; remove --output")
     if parsed.stores_rows:
-        if job.output is not None:
-            raise QoopError("--output: cannot be given for a statement that itself stores its rows; remove --output")
         return execute(spark, parsed, options)
     if job.output is not None:
         with OutputFiles(spark, job.output.path, job.output.format) as files:
             return write(spark, parsed, options, files.store, files.publish)
-    answer = collect(spark, parsed, options, job.rows + 1)
+    answer = collect(spark, parsed, options, job.rows + 1, partial(printable, separator=SEPARATORS[job.format]))
     first = answer.rows[: job.rows]
     rows.print_rows(job.format, [name for name, _ in answer.columns], first)
     if len(answer.rows) > len(first):

@@ -109,6 +109,11 @@ class SparkFlags:
         """Whether the driver runs on the cluster."""
         return (self.value("--deploy-mode") or self.conf("spark.submit.deployMode")) == "cluster"
 
+    @property
+    def ends_before_query(self) -> bool:
+        """Whether spark-submit ends as soon as the cluster has taken the query."""
+        return self.is_cluster_mode and (self.conf("spark.yarn.submit.waitAppCompletion") or "").lower() == "false"
+
     def instances(self) -> int | None:
         """The maximum number of executors that the user asks for; None: as many as the share allows.
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import count
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ def print_rows(row_format: Format, columns: Sequence[str], rows: Iterable[Sequen
     `json_lines`; in UTF-8.
     """
     if row_format == "table":
-        cells = (["NULL" if cell is None else cell for cell in row] for row in rows)
+        cells = (list(map(_cell, row)) for row in rows)
         table = console.data_table(None, [(name, False) for name in columns], cells)
         for column in table.columns:
             column.max_width = MAX_WIDTH
@@ -37,6 +38,13 @@ def print_rows(row_format: Format, columns: Sequence[str], rows: Iterable[Sequen
     for line in write(columns, rows):
         sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def _cell(value: Any) -> Any:
+    """A value in a table for people."""
+    if value is None:
+        return "NULL"
+    return format(value, "f") if isinstance(value, Decimal) else value
 
 
 def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
@@ -95,6 +103,8 @@ def _plain(value: Any) -> Any:
             return value if value - value == 0 else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
         case datetime() | date() | time():
             return value.isoformat()
+        case Decimal():
+            return format(value, "f")
         case bytes() | bytearray():
             return base64.b64encode(value).decode()
         case dict():

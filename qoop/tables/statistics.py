@@ -57,19 +57,24 @@ _MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 MAX_TEXT = 200
 """Characters of a sampled value that are kept."""
 
-MAX_IN_MEMORY = 100
-"""Of how many tables the statistics are kept in memory."""
+MAX_IN_MEMORY = 2_000_000
+"""How many sampled values are kept in memory, of all tables: a table that changes has others each time."""
 
 MAX_FILES = 500
 """Of how many tables the statistics are kept on disk; beyond that, those that were written longest ago are deleted."""
 
-VERSION = 4
+MAX_BYTES = 300e6
+"""How many bytes are kept on disk, of all tables."""
+
+VERSION = 5
 """The version of the files of the cache."""
 
 DIGEST = 16
 """Characters of the digest at the end of a value that was cut."""
 
-_in_memory: Latest[Path, TableStatistics] = Latest(MAX_IN_MEMORY)
+_in_memory: Latest[Path, TableStatistics] = Latest(
+    MAX_IN_MEMORY, lambda known: sum(len(values) for values in known.sample.values()) + 1
+)
 
 
 def read_statistics(files: Sequence[Path]) -> TableStatistics:
@@ -239,7 +244,10 @@ def _plain(value: Any) -> Value:
     match value:
         case Decimal():
             return float(value)
-        case date() | datetime() | time():
+        case datetime():
+            # As literals are written; of instants the hours are those of UTC.
+            return value.replace(tzinfo=None).isoformat(" ")
+        case date() | time():
             return value.isoformat()
         case bytes():
             return value.decode(errors="replace")
@@ -336,7 +344,7 @@ def _write(path: Path, known: TableStatistics) -> None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _delete_earlier(path.parent)
         write(path, content, PRIVATE_MODE)
-        delete_oldest(path.parent, MAX_FILES)
+        delete_oldest(path.parent, MAX_FILES, MAX_BYTES)
 
 
 def _delete_earlier(folder: Path) -> None:

@@ -14,7 +14,7 @@ from qoop.engine.folders import ALIVE, QueryFolder
 from qoop.run.query_run import QueryFailedError
 from qoop.submit import driver
 from qoop.submit.job import Job
-from tests.integration.spark_sessions import local_session, small_data
+from tests.integration.spark_sessions import changed, local_session, small_data
 from yarn_plugin.report.page import ReportError
 
 pytestmark = pytest.mark.integration
@@ -86,6 +86,27 @@ def test_a_query_that_spark_rejects_has_none(run, capsys):
         run("SELECT nothing FROM store")
     assert not Path("r.html").exists()
     assert "report" not in capsys.readouterr().err
+
+
+# Rows.
+
+
+def test_times_are_printed_in_the_time_zone_of_the_session(run, spark, capsys, monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    text = "TIMESTAMP '2024-07-01 00:00:00'"
+    query = f"SELECT {text} AS t, array({text}) AS a, DATE '+10000-01-01' AS d, INTERVAL '3' MONTH AS i, 0.0BD AS z"
+    try:
+        for zone in ("Asia/Tokyo", "+05:30", "-03:00"):
+            with changed(spark, "spark.sql.session.timeZone", zone):
+                run(query, format="csv")
+            header, line = capsys.readouterr().out.splitlines()
+            assert header == "t,a,d,i,z"
+            assert line == ('2024-07-01T00:00:00,"[""2024-07-01T00:00:00""]",+10000-01-01,INTERVAL \'3\' MONTH,0.0')
+        run(query)
+        assert "2024-07-01 00:00:00" in capsys.readouterr().out
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 # Tables.

@@ -1,6 +1,7 @@
 """The gate before planning and the guard against regressions, in a Spark session: which queries run as written."""
 
 import json
+import time
 from dataclasses import replace
 
 import platformdirs
@@ -12,8 +13,9 @@ from qoop import api
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.connection import open_connections
 from qoop.engine.identity import data_identity
-from qoop.engine.inputs import IN_MEMORY, MAX_ASKED, MAX_FILES, UNKNOWN_BYTES, read_inputs, tables_named
-from qoop.engine.scala import as_float
+from qoop.engine.inputs import IN_MEMORY, MAX_ASKED, MAX_FILES, read_inputs, tables_named
+from qoop.engine.scala import UNKNOWN_BYTES, as_float
+from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.estimate.gate import Gate
@@ -21,6 +23,7 @@ from qoop.feedback.profile import ProfileFeed, SharePoint
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.run import journal
+from qoop.run.query_run import QueryFailedError
 from qoop.run.runs_here import RunsHere
 from tests.integration.spark_sessions import local_session, small_data
 
@@ -191,6 +194,7 @@ def test_a_literal_of_several_lines_hides_no_table(spark):
         ("SELECT * FROM plain ORDER BY id LIMIT 3", False),
         ("SELECT k, count(*) FROM plain GROUP BY k LIMIT 3", False),
         ("SELECT * FROM plain", False),
+        ("SELECT * FROM plain LIMIT 2000000", False),
     ],
 )
 def test_a_limit_without_an_order_stops_early(spark, text, early):
@@ -205,6 +209,15 @@ def test_a_small_query_runs_as_written_and_says_why(spark, facts):
 
 def test_the_reason_of_a_limit(spark):
     assert "Spark can stop early" in str(reason(spark, "SELECT id FROM plain LIMIT 3"))
+
+
+def test_a_query_of_which_the_first_rows_are_fetched_stops_early_too(spark):
+    text = "SELECT plain.id FROM plain JOIN kinds ON kinds.k = plain.k WHERE id > 5"
+    answer = qoop.collect(spark, text, max_rows=3)
+    assert len(answer.rows) == 3 and "Spark can stop early" in str(answer.outcome.one_stage_reason)
+    for other, most in ((text, 1_000_000), (f"{text} ORDER BY plain.id", 3)):
+        outcome = qoop.collect(spark, other, max_rows=most).outcome
+        assert "planning pays off above" in str(outcome.one_stage_reason)
 
 
 def test_a_query_that_took_longer_than_expected_is_planned_the_next_time(spark):
@@ -372,6 +385,25 @@ def test_a_plan_that_was_given_up_is_not_run_again(spark, stored_in_vain, planne
     (given_up,) = recorded["given_up"]
     assert planned[0].plans[outcome.decisions[-1].plan].signature == given_up
     assert [run["plan"] for run in recorded["runs"]] == [""], "its time says nothing of the plan"
+    qoop.collect(spark, stored_in_vain, qoop.Options(gate=Gate(gain=0.0)))
+    assert given_up in {one.signature for one in planned[0].plans} - {one.signature for one in planned[1].plans}
+
+
+def test_a_plan_that_exceeded_the_timeout_is_not_run_again(spark, stored_in_vain, planned, monkeypatch, tmp_path):
+    started = SparkEngine._compute
+
+    def slowly(self, query, *args):
+        if query != self._written.text:
+            time.sleep(2.0)
+        return started(self, query, *args)
+
+    monkeypatch.setattr(SparkEngine, "_compute", slowly)
+    with pytest.raises(QueryFailedError, match="timeout"):
+        qoop.collect(spark, stored_in_vain, qoop.Options(gate=Gate(gain=0.0), timeout=1.5))
+    (file,) = (tmp_path / "qoop" / "runs-1").iterdir()
+    recorded = json.loads(file.read_text())
+    assert not recorded["runs"], "it would have taken longer"
+    (given_up,) = recorded["given_up"]
     qoop.collect(spark, stored_in_vain, qoop.Options(gate=Gate(gain=0.0)))
     assert given_up in {one.signature for one in planned[0].plans} - {one.signature for one in planned[1].plans}
 

@@ -758,6 +758,12 @@ ZEROS = "SELECT z.d FROM zeros z JOIN ids i ON z.id = i.id JOIN ids k ON k.id = 
         BELOW + FOUND.format(found="d >= (SELECT max(d) FROM zeros)"),
         "SELECT i.id, b.id AS bid FROM one a JOIN ids i ON a.id = i.id JOIN below b ON a.d = b.d WHERE a.d = '0' "
         "UNION ALL SELECT 0, 0",
+        "WITH p AS (SELECT concat(array(x.a), array(x.b)) AS c FROM pairs x JOIN ids i ON x.id = i.id) "
+        + TWICE.format(read="concat(STRING(c), '!')"),
+        "SELECT b.id, p.id AS pid FROM below b JOIN hundred r ON b.id = r.id JOIN pairs p ON b.d >= p.b WHERE p.b = 0 "
+        "UNION ALL SELECT 0, 0",
+        "SELECT a.id, 1 AS x FROM below a JOIN hundred r ON a.id = r.id JOIN (SELECT DISTINCT 0.0D AS z FROM ids) c "
+        "ON a.d = c.z UNION ALL SELECT 0, 0",
     ],
 )
 def test_what_sparks_optimiser_changes_is_as_in_one_piece(spark, edges, text):
@@ -815,6 +821,69 @@ def test_keys_of_maps_that_are_equal_are_as_in_one_piece(spark, edges):
     text = f"WITH p AS (SELECT map(id, 'a', 1L, 'b') AS m FROM one JOIN ids USING (id)) {TWICE.format(read='m[1]')}"
     with settings(spark, mapKeyDedupPolicy="LAST_WIN"):
         same_answer(spark, text)
+        same_answer(spark, text.replace("m[1]", "size(m)"))
+
+
+def test_what_a_function_of_the_users_returns_is_given_to_another_one_as_it_is(spark, edges):
+    spark.udf.register("plus", lambda number: number + 1)
+    spark.udf.register("doubled", lambda value: value * 2)
+    text = f"WITH p AS (SELECT plus(i) AS u FROM debts JOIN ids USING (id)) {TWICE.format(read='doubled(u)')}"
+    same_answer(spark, text)
+
+
+def test_rows_are_put_into_sessions_as_in_one_piece(spark):
+    """Spark filters rows by a filter of their sessions, so which rows are in one depends on that."""
+    times = "VALUES (1, TIMESTAMP '2024-01-01 00:00:00'), (1, TIMESTAMP '2024-01-01 00:04:00')"
+    late = "w.start >= TIMESTAMP '2024-01-01 00:03:00'"
+    text = f"""
+        WITH q AS (
+            SELECT e.id, session_window(e.at, '5 minutes') AS w, count(*) AS n
+            FROM (SELECT * FROM {times} AS e(id, at)) e JOIN u ON e.id = u.id
+            GROUP BY e.id, session_window(e.at, '5 minutes')
+        )
+        SELECT a.n, b.n AS m FROM q a JOIN q b ON a.id = b.id JOIN w AS c ON c.id = a.id WHERE a.{late} AND b.{late}
+        UNION ALL SELECT 0, 0
+    """
+    same_answer(spark, text)
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("CAST(TIME '12:30:00' AS TIMESTAMP_NTZ)", "current date"),
+        ("CAST(make_time(12, a.id, 0) AS TIMESTAMP_NTZ)", "current date"),
+        ("TIMESTAMP_NTZ '12:30'", "current date"),
+        ("hex(X'41') || a.s", "binary literal"),
+        ("CASE WHEN a.id < 1 THEN 0 ELSE " * 11 + "1" + " END" * 11, "CASEs are nested"),
+    ],
+)
+def test_expressions_that_cannot_be_compared(spark, expression, why):
+    warned = []
+    outcome = same_answer(spark, f"SELECT a.id, {expression} AS x {JOINED}", replace(STAGED, warn=warned.append))
+    assert why in " ".join([*warned, outcome.one_stage_reason or ""])
+
+
+def test_cases_may_be_nested(spark):
+    nested = "CASE WHEN a.id < 1 THEN 0 ELSE " * 9 + "1" + " END" * 9
+    outcome = same_answer(spark, f"SELECT a.id, {nested} AS x, TIME '12:30:00' AS t {JOINED} WHERE {nested} = 1")
+    assert outcome.counts.stages > 1 and not outcome.given_up
+
+
+def test_an_error_of_a_users_function_is_not_taken_for_one_of_the_cluster(spark, tmp_path):
+    def refused(value):
+        with (tmp_path / "called").open("a") as file:
+            file.write("x")
+        raise OSError("Connection refused")
+
+    spark.udf.register("refused", refused, "int")
+    for options in (qoop.Options(plan="never"), STAGED):
+        (tmp_path / "called").write_text("")
+        with pytest.raises(QoopError, match="Connection refused"):
+            qoop.collect(spark, f"SELECT refused(a.v) AS x {JOINED} WHERE a.id = 1", options)
+        # Of a plan once more as written.
+        assert len((tmp_path / "called").read_text()) <= 2
+    with pytest.raises(QoopError, match="Could not read"):
+        qoop.collect(spark, f"SELECT raise_error('Could not read') AS x {JOINED}", qoop.Options(plan="never"))
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,15 @@ from qoop import api
 from qoop.engine import session as sessions
 from qoop.engine import spark_engine
 from qoop.engine.catalogue import SparkCatalogue
+from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.engine.persisted import PersistedRows
 from qoop.engine.scala import leaves
+from qoop.engine.session import query_session
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.statement import StatementAsWritten
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
-from qoop.estimate.statistics import ColumnStatistics
+from qoop.estimate.statistics import UNKNOWN, ColumnStatistics
 from qoop.known_plans import KnownPlans
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
@@ -896,3 +898,71 @@ def test_char_columns_are_compared_as_spark_compares_them(spark):
     )
     assert SparkCatalogue(spark).columns("fixed") == {"k": "char(3)", "n": "int"}
     assert Counter(qoop.collect(spark, text, STAGED).rows) == Counter(spark.sql(text).collect())
+
+
+def test_rows_of_an_rdd_are_not_computed_to_learn_of_them(spark):
+    """A function of the user's makes them, which may take any time."""
+    made = spark.sparkContext.accumulator(0)
+
+    def slowly(rows):
+        for row in rows:
+            made.add(1)
+            yield (row, row % 7)
+
+    rows = spark.createDataFrame(spark.sparkContext.parallelize(range(100), 4).mapPartitions(slowly), "k long, v long")
+    rows.createOrReplaceTempView("made_here")
+    try:
+        assert SparkCatalogue(spark).statistics("made_here").rows == UNKNOWN.rows
+        assert made.value == 0
+        text = "SELECT count(*) AS n FROM made_here JOIN item ON k = i_item_sk JOIN store ON v = s_store_sk"
+        assert qoop.collect(spark, text, STAGED).rows == spark.sql(text).collect()
+    finally:
+        spark.catalog.dropTempView("made_here")
+
+
+def test_stored_rows_are_read_by_fewer_tasks_than_wrote_them(spark):
+    """Each of many partitions with few rows would take a task of every stage that reads them."""
+    stored = ExecutorCheckpoints(query_session(spark))
+    many = spark.range(0, 1000, 1, 100).selectExpr("id", "id % 7 AS k")
+    try:
+        for view, frame, partitions in (("qoop_a", many, 8), ("qoop_b", many.coalesce(3), 3)):
+            assert stored.save(view, frame).rows == 1000
+            read = stored.session.table(view)
+            assert read.rdd.getNumPartitions() == partitions
+            assert read.agg({"id": "sum"}).collect()[0][0] == 499500
+        stored.save("qoop_c", many.repartition(50, "k"))
+        assert stored.session.table("qoop_c").rdd.getNumPartitions() == 50, "partitioned by values"
+    finally:
+        stored.release()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"journal": "/no/such/q.journal"}, "no such directory"),
+        ({"checkpoint": "nowhere://x"}, "checkpoint 'nowhere://x'"),
+        ({}, "spark.qoop.plan 'off'"),
+    ],
+)
+def test_options_are_refused_before_a_statement_is_executed(spark, table, options, said):
+    before = spark.table(table).count()
+    with changed(spark, "spark.qoop.plan", "off" if not options else "auto"), pytest.raises(QoopError, match=said):
+        qoop.sql(spark, f"INSERT INTO {table} VALUES ('a', 2)", qoop.Options(**options))
+    assert spark.table(table).count() == before
+
+
+def test_parameters_are_refused_in_a_sentence(spark):
+    for given in ({"d": 1}, {}, [1]):
+        with pytest.raises(QoopError, match=r"options .*: must be qoop\.Options; a text has no parameters"):
+            qoop.sql(spark, "SELECT :d AS d", given)
+
+
+def test_jobs_of_stages_have_the_users_description_too(spark):
+    spark.sparkContext.setLocalProperty("spark.job.description", "report for sales")
+    try:
+        qoop.collect(spark, SALES, STAGED)
+    finally:
+        spark.sparkContext.setLocalProperty("spark.job.description", None)
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    latest = max((jobs.apply(place) for place in range(jobs.size())), key=lambda job: job.jobId())
+    assert str(latest.description().get()).startswith("report for sales (qoop-")

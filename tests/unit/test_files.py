@@ -143,3 +143,13 @@ def test_a_path_that_is_not_a_regular_file_is_not_replaced(tmp_path):
     finally:
         os.close(reader)
     assert pipe.is_fifo() and names(tmp_path) == ["pipe"]
+
+
+def test_of_large_files_fewer_are_kept(tmp_path):
+    for age in range(4):
+        (tmp_path / str(age)).write_bytes(b"x" * 10)
+        os.utime(tmp_path / str(age), (1e9 - age, 1e9 - age))
+    files.delete_oldest(tmp_path, 10, 25)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["0", "1"]
+    files.delete_oldest(tmp_path, 10, 5)
+    assert [file.name for file in tmp_path.iterdir()] == ["0"], "the latest stays, however large"

@@ -251,3 +251,24 @@ def test_any_branch_may_be_written_and_read():
         union = Source(2, "union", (None,), inputs)
         written = formatted("DateFormatClass", ("column", 2, ("place", 0), "timestamp"))
         assert "simplifies" in (changed_by_optimiser(Relation(Block([union], set()), (written,))) or "")
+
+
+def test_a_zero_may_be_that_of_a_column_which_another_condition_sets():
+    bound = equal(column("integer", 2), literal("0", "integer"))
+    wide = ("cast", "double", column("integer", 2), None)
+    compared = less(wide, column("double"), or_equal=True)
+    assert "-0.0" in (reason(bound, compared) or "")
+    assert reason(compared) is None
+    assert reason(equal(column("integer", 2), literal("1", "integer")), compared) is None
+
+
+def test_functions_that_spark_puts_together():
+    arrays = ("call", "Concat", (), (column("{'type': 'array'}"), column("{'type': 'array'}", 2)))
+    text = ("column", 3, ("result", ("cast", "string", arrays, "UTC")), "string")
+    assert "simplifies" in (reason(outputs=(("call", "Concat", (), (text, literal("!", "string"))),)) or "")
+    texts = ("call", "Concat", (), (column("string"), column("string", 2)))
+    assert reason(outputs=(("call", "Concat", (), (texts, literal("!", "string"))),)) is None
+    inner = ("call", "PythonUDF", (("dataType", "string"),), (column("integer"),))
+    assert "simplifies" in (reason(outputs=(("call", "PythonUDF", (("dataType", "string"),), (inner,)),)) or "")
+    pairs = ("call", "CreateMap", (), (column("long"), literal("a", "string")))
+    assert "simplifies" in (reason(outputs=(("call", "Size", (("legacySizeOfNull", False),), (pairs,)),)) or "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qoop.engine.column_statistics import with_analysed
+from qoop.engine.column_statistics import rows_and_bytes, with_analysed
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 
 TEXT = (
@@ -49,3 +49,9 @@ def test_analysed_columns_replace_and_join_those_of_a_sample():
 )
 def test_what_was_not_analysed_or_has_changed_since_is_left_as_it_is(text):
     assert with_analysed(KNOWN, text) == KNOWN
+
+
+def test_rows_and_bytes():
+    assert rows_and_bytes(TEXT) == (1000.0, 17745060.0)
+    for text in (None, "Some(CatalogStatistics(17,None,Map()))", "Some(CatalogStatistics(0,Some(0),Map()))"):
+        assert rows_and_bytes(text) is None

@@ -150,3 +150,24 @@ def test_it_is_not_asked_for_again_at_once_after_it_was_planned_in_vain(earlier)
 def test_without_a_guard_nothing_is_compared(earlier, record):
     known, reason = earlier(guard=None)
     assert (known.seconds, reason, known.needs_core_seconds) == (None, None, False)
+
+
+def test_a_plan_that_took_too_long_is_not_run_again(earlier, record):
+    known, _ = earlier()
+    known.add_late(replace(STAGES, is_late=True))
+    known, _ = earlier()
+    assert known.given_up == {"s1"}
+    assert record.past.runs == (), "it would have taken longer"
+    known.add_late(replace(IN_VAIN, is_late=True))
+    assert earlier()[0].given_up == {"s1"}
+
+
+def test_what_ran_over_other_amounts_of_data_says_nothing(earlier):
+    for _ in range(2):
+        known, _ = earlier()
+        known.reads([1e6, 2e6])
+        known.add(GATED, True)
+    for sizes, seconds in (([2e6, 2e6], 10.0), ([2e7], None), ([2e7, None], 10.0)):
+        known, _ = earlier()
+        known.reads(sizes)
+        assert known.seconds == seconds

@@ -87,3 +87,11 @@ def test_each_type_of_value(value, in_json, in_csv):
     (line,) = json_lines(["v"], [[value]])
     assert json.loads(line) == {"v": in_json}
     assert list(csv_lines(["v"], [[value]])) == ["v", in_csv]
+
+
+def test_decimals_have_all_their_digits(capsys):
+    values = [Decimal("0E-10"), Decimal("1E-8"), Decimal("12.50")]
+    plain = ["0.0000000000", "0.00000001", "12.50"]
+    assert list(csv_lines(["a"] * 3, [values])) == ["a,a,a", ",".join(plain)]
+    rows.print_rows("table", ["a", "b", "c"], [values])
+    assert capsys.readouterr().out.splitlines()[1].split() == plain

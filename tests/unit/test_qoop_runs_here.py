@@ -60,3 +60,12 @@ def test_the_first_run_of_a_query_is_told_from_later_ones():
     runs.add(1)
     assert runs.has_run(1, True) and runs.has_run(1, False)
     assert not runs.has_run(2, False)
+
+
+def test_a_run_over_other_tables_of_the_same_names_says_nothing():
+    times = RunsHere()
+    times.add_seconds(1, 6.0, 2.0, read=1e6)
+    assert [times.seconds(1, 2.0, read) for read in (0.6e6, 1.9e6, None, 2.1e6, 0.4e6)] == [6.0, 6.0, 6.0, None, None]
+    times.add_seconds(1, 60.0, 2.0, unused=3, read=1e7)
+    times.add_seconds(1, 5.0, 2.0, read=1e6)
+    assert times.seconds(1, 2.0, 1e6) == 5.0, "those planned in vain had other tables"

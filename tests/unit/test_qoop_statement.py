@@ -121,3 +121,8 @@ def test_any_message_about_an_unknown_column_is_reported(tables, monkeypatch, me
 def test_a_position_hidden_by_a_line_break_is_omitted(tables):
     with pytest.raises(UnknownNameError, match="query, line 2: column 'a b' not found"):
         tables.plan("SELECT `a\nb` FROM orders, items WHERE orders.id = items.id")
+
+
+@pytest.mark.parametrize("text", ["SELECT 1; -- the end", "SELECT 1;\n/* v2 */", "SELECT 1 ; ;"])
+def test_nothing_but_comments_after_a_statement_is_no_other_one(text):
+    assert parse_statement(text).query is not None

@@ -261,3 +261,28 @@ def test_help_explains_itself(capsys):
     shown = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
     for needed in ("qoop submit --master 'local[4]' --tables DIR QUERY.sql", "passed to spark-submit unchanged"):
         assert needed in shown
+
+
+def test_a_query_in_the_cluster_has_its_name_there(spark_home):
+    words = (
+        *CLUSTER,
+        "--output",
+        "csv",
+        "x",
+        "--checkpoint",
+        "hdfs:///q",
+        "--archives",
+        "env.tgz",
+        "--name",
+        "nightly",
+    )
+    submit(*words, "-e", "SELECT 1")
+    argv = recorded(spark_home)["argv"]
+    assert argv[argv.index("--name") + 1] == "nightly"
+
+
+def test_a_file_beside_e_is_refused(spark_home, capsys):
+    for words in (("q.sql",), ("--master", "local", "q.sql"), ("--conf=a=b", "q.sql")):
+        assert submit("-e", "SELECT 1", *words) == 2
+        assert capsys.readouterr().err.startswith("qoop: QUERY.sql, -e: give only one")
+    assert submit("-e", "SELECT 1", "--master", "local") == 7

@@ -258,3 +258,25 @@ def test_flags_that_the_arbiter_rejects_are_one_line(submit, words, said):
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith(f"qoop: {said}")
     assert one.asked() == WHOLE[:1]
+
+
+CLUSTER_MODE = (
+    *("--deploy-mode", "cluster", "--output", "csv", "x", "--checkpoint", "hdfs:///q", "--archives", "env.tgz"),
+    *("--name", "nightly"),
+)
+
+
+def test_a_query_that_goes_on_in_the_cluster_stays_registered(submit):
+    one = submit(words=CLUSTER_MODE)
+    one.started()
+    one.process.send_signal(signal.SIGTERM)
+    code, _, err = one.end()
+    assert code == 128 + signal.SIGTERM
+    assert "the query goes on in the cluster, if it was submitted already, as 'nightly'" in err
+    assert one.asked() == WHOLE[:2]
+
+
+def test_a_query_that_nobody_waits_for_stays_registered(submit):
+    one = submit(words=(*CLUSTER_MODE, "--conf", "spark.yarn.submit.waitAppCompletion=false"), stays=0)
+    one.end_well()
+    assert one.asked() == WHOLE[:2]

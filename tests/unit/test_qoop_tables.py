@@ -317,14 +317,14 @@ def test_of_a_table_of_very_many_files_only_some_are_opened(tmp_path, monkeypatc
         (
             pa.array([-(2**62), 1_000_001, 2**62], pa.timestamp("us")),
             {},
-            ("0001-01-01T00:00:00", "1970-01-01T00:00:01.000001", "9999-12-31T23:59:59.999999"),
+            ("0001-01-01 00:00:00", "1970-01-01 00:00:01.000001", "9999-12-31 23:59:59.999999"),
         ),
         (
             pa.array([-14_831_769_600_000_000, None], pa.timestamp("us")),
             {"use_deprecated_int96_timestamps": True},
-            ("1500-01-01T00:00:00", None),
+            ("1500-01-01 00:00:00", None),
         ),
-        (pa.array([1_000_001], pa.timestamp("ns")), {"version": "2.6"}, ("1970-01-01T00:00:00.001000",)),
+        (pa.array([1_000_001], pa.timestamp("ns")), {"version": "2.6"}, ("1970-01-01 00:00:00.001000",)),
         (pa.array([1_001], pa.time64("ns")), {"version": "2.6"}, ("00:00:00.000001",)),
         (pa.array([1], pa.duration("ns")), {}, (1,)),
     ],
@@ -379,3 +379,20 @@ def test_texts_may_have_any_bytes(tmp_path):
         pa.table({"name": latin, "other": latin.cast(pa.binary()).cast(pa.large_binary())}), tmp_path / "t.parquet"
     )
     assert read_statistics([tmp_path / "t.parquet"]).sample["name"] == ("caf\ufffd", "tea", None)
+
+
+def test_statistics_in_memory_are_limited_by_their_values():
+    kept: Latest[str, list[int]] = Latest(5, len)
+    for name in ("a", "b", "a", "c"):
+        kept.put(name, [1, 2])
+    assert [kept.get(name) is not None for name in ("a", "b", "c")] == [True, False, True]
+    kept.put("d", [1] * 9)
+    assert [kept.get(name) is not None for name in ("a", "c", "d")] == [False, False, True]
+
+
+def test_times_are_sampled_as_literals_are_written(tmp_path):
+    times = [datetime.datetime(2024, 5, 1, 10, 0, 0, micros, tzinfo=datetime.UTC) for micros in (0, 500_000)]
+    local = [one.replace(tzinfo=None) for one in times]
+    pq.write_table(pa.table({"at": times, "local": local}), tmp_path / "t.parquet")
+    sample = read_statistics([tmp_path / "t.parquet"]).sample
+    assert sample["at"] == sample["local"] == ("2024-05-01 10:00:00", "2024-05-01 10:00:00.500000")

@@ -219,3 +219,15 @@ def test_a_disk_that_is_full_from_the_start_is_only_reported(tmp_path, monkeypat
     warned = []
     wrote(tmp_path / "journal", warned.append)
     assert [line.partition(";")[0] for line in warned] == [f"--journal '{tmp_path}/journal': no space left on device"]
+
+
+def test_that_a_journal_can_be_written_is_checked_before_it_is(tmp_path):
+    journal.check_writable(tmp_path / "new")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "text").write_text("of mine")
+    for path, said in ((tmp_path, "is a directory"), (tmp_path / "text", "not a query journal")):
+        with pytest.raises(QoopError, match=said):
+            journal.check_writable(path)
+    with pytest.raises(QoopError, match="no such directory; choose"):
+        journal.check_writable(tmp_path / "no" / "q.journal")
+    assert (tmp_path / "text").read_text() == "of mine"

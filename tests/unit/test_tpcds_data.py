@@ -202,3 +202,12 @@ def test_a_missing_or_empty_directory_is_rejected(tmp_path: Path) -> None:
         data.open_data(tmp_path / "nothing")
     with pytest.raises(IncompleteDataError, match="must be a TPC-DS data set"):
         data.open_data(tmp_path)
+
+
+@pytest.mark.parametrize("name", [".out.old", ".out.draft"])
+def test_what_others_have_beside_a_data_set_stays(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "mine.txt").write_text("mine")
+    with pytest.raises(GenerationError, match=rf"{name}'.*contains other files, such as 'mine\.txt'"):
+        data.generate(SCALE, tmp_path / "out")
+    assert (tmp_path / name / "mine.txt").read_text() == "mine"
