@@ -1,9 +1,11 @@
 """Tables of the user's Spark session: their columns and statistics."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from qoop.estimate.statistics import UNKNOWN, ColumnStatistics, TableStatistics,
 from qoop.latest import Latest
 from qoop.parsing.spark_sql import Types
 from qoop.tables.partitions import partition_statistics
-from qoop.tables.statistics import DIGEST, MAX_TEXT, cached_statistics
+from qoop.tables.statistics import DIGEST, MAX_TEXT, cached_statistics, stored_statistics
 
 SAMPLE_ROWS = 1000
 
@@ -58,6 +60,9 @@ PRUNING = "spark.sql.optimizer.dynamicPartitionPruning.enabled"
 
 MAX_SAMPLED = 1000
 """The samples of how many tables are kept."""
+
+UNCERTAIN_S = 86_400.0
+"""For how many seconds a sample is used in other applications if its table may have other rows by then."""
 
 _sampled: Latest[str, tuple[str, TableStatistics]] = Latest(MAX_SAMPLED)
 """By a table and the settings, the digest of its files and their sample."""
@@ -94,7 +99,9 @@ class SparkCatalogue:
             plan = frame._jdf.queryExecution().optimizedPlan()
             paths = _paths(plan, self._spark)
             files = _plain_parquet(paths)
-            found = cached_statistics(files) if files else _counted(_by_spark_once(frame), plan)
+            found = cached_statistics(files) if files else _by_spark_once(frame)
+            if paths and not files:
+                found = _counted(found, plan)
             found = replace(_with_partitions(found, frame, plan, paths), files=float(len(paths)))
             known = with_analysed(found, catalogue_statistics(plan))
             if not is_on(self._spark, PRUNING):
@@ -171,16 +178,21 @@ def _with_exact_names(known: TableStatistics, names: Sequence[str]) -> TableStat
 
 
 def _by_spark_once(frame: DataFrame) -> TableStatistics:
-    """Statistics from Spark: once until a table's files change, as a sample is a job; each time without files."""
+    """Statistics from Spark: once until a table's files change, as a sample is a job; each time without files.
+
+    Also in other applications; where only the catalogue lists the files, which may be others by then, for a day.
+    """
     listings = [file_index(leaf) for leaf in leaves(frame._jdf.queryExecution().analyzed())]
     if any(listing is None for listing in listings):
         return _by_spark(frame)
     # Spark prints no folders, and views of the same name may read others.
     folders = [str(listing.rootPaths()) for listing in listings]
-    table, files = query_identity(frame, *folders), data_identity(frame).digest
+    table, data = query_identity(frame, *folders), data_identity(frame)
     known = _sampled.get(table)
-    if known is None or known[0] != files:
-        known = files, _by_spark(frame)
+    if known is None or known[0] != data.digest:
+        made = partial(_by_spark, frame)
+        name, max_age_s = f"{table}-{data.digest}", math.inf if data.is_complete else UNCERTAIN_S
+        known = data.digest, stored_statistics(name, made, max_age_s)
         _sampled.put(table, known)
     return known[1]
 

@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -314,6 +314,20 @@ def cached_statistics(files: Sequence[Path]) -> TableStatistics:
         known = read_statistics(files)
         _write(path, known)
     _in_memory.put(path, known)
+    return known
+
+
+def stored_statistics(name: str, made: Callable[[], TableStatistics], max_age_s: float) -> TableStatistics:
+    """The statistics that are stored under a name; if there are none, or older ones, they are made and stored."""
+    path = _folder() / f"{name}.json"
+    try:
+        is_recent = abs(datetime.now().timestamp() - path.stat().st_mtime) <= max_age_s
+    except OSError:
+        is_recent = False
+    known = _read(path) if is_recent else None
+    if known is None:
+        known = made()
+        _write(path, known)
     return known
 
 

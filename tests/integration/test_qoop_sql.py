@@ -1,6 +1,7 @@
 """`qoop.sql` and related functions in a user's own PySpark program."""
 
 import gc
+import os
 import re
 import signal
 import threading
@@ -9,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
+import platformdirs
 import pytest
 from pyspark import InheritableThread
 from pyspark.errors import AnalysisException, ParseException
@@ -17,8 +19,8 @@ from pyspark.sql.types import IntegerType
 
 import qoop
 from qoop import api
+from qoop.engine import catalogue, spark_engine
 from qoop.engine import session as sessions
-from qoop.engine import spark_engine
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.engine.persisted import PersistedRows
@@ -30,6 +32,7 @@ from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.estimate.statistics import UNKNOWN, ColumnStatistics
 from qoop.known_plans import KnownPlans
+from qoop.latest import Latest
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
@@ -343,7 +346,8 @@ def test_views_with_their_own_joins_and_grouping_can_be_queried(spark):
         spark.catalog.dropTempView("failing")
 
 
-def test_a_table_of_other_files_is_sampled_once_until_they_change(spark):
+def test_a_table_of_other_files_is_sampled_once_until_they_change(spark, monkeypatch, tmp_path):
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
     spark.sql("CREATE TABLE other USING orc AS SELECT id AS x FROM range(1000)")
     started = spark.sparkContext._jsc.sc().dagScheduler().nextJobId
 
@@ -356,8 +360,30 @@ def test_a_table_of_other_files_is_sampled_once_until_they_change(spark):
         assert [starts_a_job() for _ in range(3)] == [True, False, False]
         spark.sql("INSERT INTO other VALUES (7)")
         assert [starts_a_job() for _ in range(2)] == [True, False]
+        monkeypatch.setattr(catalogue, "_sampled", Latest(10))
+        assert not starts_a_job(), "stored for other applications"
     finally:
         spark.sql("DROP TABLE other")
+
+
+def test_a_sample_of_a_table_that_may_have_changed_is_used_for_a_day(spark, monkeypatch, tmp_path):
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(catalogue, "_by_spark", lambda frame: made.append(frame) or UNKNOWN)
+    made = []
+    spark.sql("CREATE TABLE parted USING orc PARTITIONED BY (p) AS SELECT id AS x, id % 2 AS p FROM range(10)")
+
+    def looked_up() -> int:
+        monkeypatch.setattr(catalogue, "_sampled", Latest(10))
+        SparkCatalogue(spark).statistics("parted")
+        return len(made)
+
+    try:
+        assert [looked_up() for _ in range(2)] == [1, 1]
+        (file,) = tmp_path.glob("qoop/statistics-*/*.json")
+        os.utime(file, (time.time() - 90_000, time.time() - 90_000))
+        assert [looked_up() for _ in range(2)] == [2, 2]
+    finally:
+        spark.sql("DROP TABLE parted")
 
 
 # Statements that store rows.
