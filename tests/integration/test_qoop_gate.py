@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import qoop
 from qoop import api
+from qoop.engine import inputs
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.connection import open_connections
 from qoop.engine.identity import data_identity
@@ -20,6 +21,7 @@ from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.estimate.gate import Gate
 from qoop.feedback.profile import ProfileFeed, SharePoint
+from qoop.latest import Latest
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.run import journal
@@ -49,6 +51,7 @@ def spark(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def no_earlier_runs(monkeypatch, tmp_path):
     """None but those of the same test."""
+    monkeypatch.setattr(inputs, "_listed", Latest(10))
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
     monkeypatch.setattr(api, "_runs_here", RunsHere())
 
@@ -123,6 +126,7 @@ def test_a_table_of_unknown_size_is_listed_without_a_job(spark):
 
 def test_a_listing_ends_once_enough_was_found_or_there_are_too_many_files(spark, monkeypatch, tmp_path):
     (some,) = sizes(spark, "SELECT * FROM parted ORDER BY id", enough=1.0)
+    # As it did not end, it says nothing of the whole.
     (all_of_it,) = sizes(spark, "SELECT * FROM parted ORDER BY id")
     assert some is not None and all_of_it is not None and 0 < some < all_of_it / 10
     rows = f"SELECT id, id % {MAX_FILES + 1} AS p FROM range({MAX_FILES + 1})"
@@ -130,6 +134,13 @@ def test_a_listing_ends_once_enough_was_found_or_there_are_too_many_files(spark,
     assert sizes(spark, "SELECT sum(id) FROM scattered") == (None,)
     assert listings(spark, monkeypatch, "SELECT sum(id) FROM scattered") == 0, "remembered"
     spark.sql("DROP TABLE scattered")
+
+
+def test_a_listing_is_remembered_but_not_for_long(spark, monkeypatch):
+    text = "SELECT sum(id) FROM parted"
+    assert [listings(spark, monkeypatch, text) for _ in range(2)] == [2, 0]
+    monkeypatch.setattr(inputs, "LISTED_S", 0.0)
+    assert listings(spark, monkeypatch, text) == 2
 
 
 def test_a_table_is_listed_once_however_often_it_is_named(spark, monkeypatch):
