@@ -104,6 +104,8 @@ def spark(monkeypatch):
     monkeypatch.setattr(api, "ExecutorCheckpoints", lambda session, warn, in_plan: nothing)
     monkeypatch.setattr(api, "reads_partitions", lambda written: False)
     monkeypatch.setattr(api, "session_tag", lambda spark: None)
+    monkeypatch.setattr(api, "usual_slots", lambda context: float(context.defaultParallelism))
+    monkeypatch.setattr(api, "broadcast_bytes", lambda spark: 10 * 1024 * 1024)
     monkeypatch.setattr(api, "SparkCatalogue", lambda spark: Known([1_000_000] * 6))
     monkeypatch.setattr(Known, "frames", lambda known: {}, raising=False)
     monkeypatch.setattr(api, "files_read", lambda written: [])
