@@ -574,9 +574,11 @@ class _Query:
                 try:
                     outcome = run.run(self._engine, feed)
                 except QueryFailedError:
-                    if is_compared and is_late.is_set():
-                        late = Run(run.outcome(), planned, self._planning_s, trial is not None, is_late=True)
-                        self._earlier.add_late(late)
+                    stopped = run.outcome()
+                    # Not a plan that planning, or another plan, has left little time.
+                    had_time = stopped.counts.switches == 0 and 2.0 * stopped.seconds >= (timeout or 0.0)
+                    if is_compared and is_late.is_set() and had_time:
+                        self._earlier.add_late(Run(stopped, planned, self._planning_s, trial is not None, is_late=True))
                     raise
             if is_compared:
                 ended = Run(outcome, planned, self._planning_s, on_trial=trial is not None)

@@ -263,11 +263,12 @@ def _counted(known: TableStatistics, plan: Any) -> TableStatistics:
 
     Spark itself counts no rows unless its cost-based optimiser is on.
     """
-    analysed = rows_and_bytes(catalogue_statistics(plan))
-    if analysed is None:
+    analysed, index = rows_and_bytes(catalogue_statistics(plan)), plan.relation().location()
+    # The size of partitions that only the catalogue lists is what it has stored too.
+    if analysed is None or str(index.getClass().getSimpleName()) != "InMemoryFileIndex":
         return known
     rows, size = analysed
-    listed = as_float(plan.relation().location().sizeInBytes())
+    listed = as_float(index.sizeInBytes())
     if not size / SIMILAR <= listed <= size * SIMILAR:
         return known
     count = max(rows * listed / size, float(known.sampled))

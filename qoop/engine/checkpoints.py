@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from qoop.engine.catalogue import DECLARED
 from qoop.engine.connection import java_class
+from qoop.engine.executors import usual_slots
 from qoop.engine.failures import was_cancelled
 from qoop.engine.folders import QueryFolder, taken_literally
 from qoop.engine.jobs import settings_of
@@ -21,7 +22,7 @@ from qoop.engine.persisted import PersistedRows, declared_as, filtered_by_rows, 
 from qoop.engine.prepared import StageViews
 from qoop.engine.pruning import bytes_of_texts, with_rows_in_plan
 from qoop.engine.scala import as_float, items, sequence
-from qoop.engine.session import frame_of
+from qoop.engine.session import frame_of, is_on
 from qoop.engine.unfinished import (
     UNCHANGED,
     Unfinished,
@@ -413,10 +414,14 @@ def _in_fewer_partitions(rows: PersistedRows, stored: StoredOutput, partitions: 
     They are those of the scan that the stage began with. Each takes a task of every stage that reads them, and adaptive
     execution merges partitions of shuffles only.
     """
-    wanted = max(TASKS_PER_SLOT * rows.query.sparkSession.sparkContext.defaultParallelism, stored.bytes / TASK_BYTES)
-    if partitions <= 2 * wanted or rows.is_arranged:
-        return rows.frame
-    return rows.frame.coalesce(math.ceil(wanted))
+    session = rows.query.sparkSession
+    if rows.tasks is None:
+        # Once, so that what reads them stays the same plan.
+        wanted = max(TASKS_PER_SLOT * usual_slots(session.sparkContext), stored.bytes / TASK_BYTES)
+        # With its cost-based optimiser Spark knows columns of stored rows, not of merged partitions.
+        are_kept = partitions <= 2 * wanted or rows.is_arranged or is_on(session, "spark.sql.cbo.enabled")
+        rows.tasks = partitions if are_kept else math.ceil(wanted)
+    return rows.frame if rows.tasks >= partitions else rows.frame.coalesce(rows.tasks)
 
 
 def _is_small(stored: StoredOutput) -> bool:

@@ -28,6 +28,9 @@ MAX_FILES = 50
 MAX_LISTED, LISTED_S = 1000, 600.0
 """The sizes of how many tables are remembered, and for how many seconds, so that not every query lists them."""
 
+SMALL_LISTED_S = 20.0
+"""The same for tables that are small."""
+
 
 class _Listed(NamedTuple):
     """When a table was listed, and its size; None if it has many files. `whole`: it was listed to its end."""
@@ -226,9 +229,11 @@ class _Files:
 
     def _listed(self, paths: Sequence[Any], table: tuple[str, ...]) -> float | None:
         known = _listed.get(table)
-        is_recent = known is not None and time.monotonic() - known.at < LISTED_S
-        if known is not None and is_recent and (known.size is None or known.whole or known.size >= self.enough):
-            return known.size
+        if known is not None and (known.size is None or known.whole or known.size >= self.enough):
+            # A table that is small now may be loaded soon.
+            is_large = known.size is None or known.size >= self.enough
+            if time.monotonic() - known.at < (LISTED_S if is_large else SMALL_LISTED_S):
+                return known.size
         found, files = 0.0, 0
         configuration = self._session.sessionState().newHadoopConf()
         for path in paths:

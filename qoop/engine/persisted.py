@@ -29,7 +29,8 @@ class PersistedRows:
     them when any session replaces a view of a name that they were read by; and drop them only after all other cached
     frames have finished their shuffles.
 
-    `query`: the frame that computes them. `name`: as Spark shows them.
+    `query`: the frame that computes them. `name`: as Spark shows them. `tasks`: by how many tasks they are read; None
+    if that is not decided.
 
     They are stored as the rows of an RDD, not of the query: Spark describes a plan together with the plans that have
     computed the stored rows it reads, twice each, so descriptions would double with each stage.
@@ -37,6 +38,7 @@ class PersistedRows:
 
     def __init__(self, query: DataFrame, name: str) -> None:
         self.query, self._name = query, name
+        self.tasks: int | None = None
         self._relation: Any = None
         self._frame: DataFrame | None = None
 

@@ -3,6 +3,7 @@
 import os
 import re
 import time
+from zoneinfo import available_timezones
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import lit, replace
@@ -45,12 +46,14 @@ def _text(column: Column, kind: DataType, separator: str) -> Column:
 
 
 def in_zone_of(spark: SparkSession) -> None:
-    """Let this process have the session's time zone: in it Python has times that are parts of other values."""
+    """Let this process have the session's time zone, if it knows it: times within other values are in it."""
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     offset = OFFSET.fullmatch(zone)
     if offset is not None:
         # In POSIX's notation the sign says what to add to get UTC.
         sign, hours, minutes = "-" if offset[1] == "+" else "+", offset[2], offset[3] or "00"
         zone = f"<{offset[1]}{int(hours):02}{minutes}>{sign}{hours}:{minutes}"
+    elif zone not in available_timezones():
+        return
     os.environ["TZ"] = zone
     time.tzset()

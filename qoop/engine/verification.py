@@ -36,8 +36,8 @@ SESSIONS = '"name":"session_window"'
 
 PATTERNS = "org.apache.spark.sql.catalyst.trees"
 
-CASE = re.compile(r"\b(?:CASE WHEN|END)\b(?!#)")
-"""Where a CASE begins and ends in a printed plan."""
+CASE = re.compile(r"\b(?:CASE WHEN|END)\b")
+"""Where a CASE begins and ends in a printed plan; a column without a name of its own has it as its name."""
 
 MAX_CASES = 10
 """How deeply they may be nested: Spark writes all that a CASE has twice, so each level doubles the text."""
@@ -197,7 +197,7 @@ def _json(plan: Any) -> str:
         depth = deepest = 0
         text = printed(plan)
         for found in CASE.finditer(text):
-            depth += -1 if found[0] == "END" else 1
+            depth = max(depth - 1, 0) if found[0] == "END" else depth + 1
             deepest = max(deepest, depth)
         if deepest > MAX_CASES or is_cut(text):
             raise UnverifiableError(f"more than {MAX_CASES} CASEs are nested in each other")

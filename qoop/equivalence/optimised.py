@@ -140,7 +140,7 @@ def _finds_zero(alone: list[tuple[Any, ...]], sources: Mapping[int, Source]) -> 
 
     It gives them those of the columns themselves, and of others that these must be equal to.
     """
-    bound = frozenset(column for part in alone for column in _bound(part))
+    bound = _with_equal({column for part in alone for column in _bound(part)}, alone)
     found = [other for part in alone for other in _compared_with_zero(part, bound, sources)]
     if not any(has_loose(other, sources) for other in found):
         return False
@@ -157,6 +157,14 @@ def _bound(part: tuple[Any, ...]) -> Iterator[Expr]:
         may_be_zero = constant[0] != "literal" or ZERO.fullmatch(str(constant[2])) is not None
         if other[0] == "column" and is_constant(constant) and may_be_zero:
             yield other
+
+
+def _with_equal(bound: set[Expr], alone: list[tuple[Any, ...]]) -> frozenset[Expr]:
+    """The columns, and those that conditions say to be equal to one of them."""
+    pairs = [{*columns(part)} for part in alone if part[:1] == ("=",)]
+    while bound and (more := {column for pair in pairs if pair & bound for column in pair - bound}):
+        bound = bound | more
+    return frozenset(bound)
 
 
 def _compared_with_zero(part: tuple[Any, ...], bound: frozenset[Expr], sources: Mapping[int, Source]) -> Iterator[Expr]:

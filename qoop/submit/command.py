@@ -93,7 +93,7 @@ def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess) -> in
     client = ArbiterClient(access.url, access.token, access.verify)
     size = flags.executor_size(_allocation_step(client))
     registered = client.register(_registration(job, flags, access, size))
-    goes_on = flags.ends_before_query
+    goes_on = False
     try:
         if registered.share is None:
             raise SubmissionError(
@@ -116,7 +116,7 @@ def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess) -> in
             "spark.dynamicAllocation.enabled": "false",
         }
         code = _spark_submit(job, flags, confs, _files_for_driver(access.verify, flags))
-        goes_on = goes_on or _goes_on(flags, code)
+        goes_on = _goes_on(flags, code) or (flags.ends_before_query and code == 0)
         return code
     finally:
         if not goes_on:

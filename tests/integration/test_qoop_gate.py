@@ -139,7 +139,7 @@ def test_a_listing_ends_once_enough_was_found_or_there_are_too_many_files(spark,
 def test_a_listing_is_remembered_but_not_for_long(spark, monkeypatch):
     text = "SELECT sum(id) FROM parted"
     assert [listings(spark, monkeypatch, text) for _ in range(2)] == [2, 0]
-    monkeypatch.setattr(inputs, "LISTED_S", 0.0)
+    monkeypatch.setattr(inputs, "SMALL_LISTED_S", 0.0)
     assert listings(spark, monkeypatch, text) == 2
 
 
@@ -405,12 +405,12 @@ def test_a_plan_that_exceeded_the_timeout_is_not_run_again(spark, stored_in_vain
 
     def slowly(self, query, *args):
         if query != self._written.text:
-            time.sleep(2.0)
+            time.sleep(8.0)
         return started(self, query, *args)
 
     monkeypatch.setattr(SparkEngine, "_compute", slowly)
     with pytest.raises(QueryFailedError, match="timeout"):
-        qoop.collect(spark, stored_in_vain, qoop.Options(gate=Gate(gain=0.0), timeout=1.5))
+        qoop.collect(spark, stored_in_vain, qoop.Options(gate=Gate(gain=0.0), timeout=6.0))
     (file,) = (tmp_path / "qoop" / "runs-1").iterdir()
     recorded = json.loads(file.read_text())
     assert not recorded["runs"], "it would have taken longer"

@@ -258,6 +258,8 @@ def test_a_zero_may_be_that_of_a_column_which_another_condition_sets():
     wide = ("cast", "double", column("integer", 2), None)
     compared = less(wide, column("double"), or_equal=True)
     assert "-0.0" in (reason(bound, compared) or "")
+    others = equal(column("integer", 3), literal("0", "integer")), equal(column("integer", 2), column("integer", 3))
+    assert "-0.0" in (reason(*others, compared) or "")
     assert reason(compared) is None
     assert reason(equal(column("integer", 2), literal("1", "integer")), compared) is None
 
