@@ -948,17 +948,18 @@ def test_rows_of_an_rdd_are_not_computed_to_learn_of_them(spark):
 
 def test_stored_rows_are_read_by_fewer_tasks_than_wrote_them(spark):
     """Each of many partitions with few rows would take a task of every stage that reads them."""
-    stored = ExecutorCheckpoints(query_session(spark))
+    session = query_session(spark)
+    stored = ExecutorCheckpoints(session)
     rows = spark.sparkContext.parallelize([(number, number % 7) for number in range(1000)], 100)
-    many = spark.createDataFrame(rows, "id long, k long")
+    many = session.createDataFrame(rows, "id long, k long")
     try:
         for view, frame, partitions in (("qoop_a", many, 8), ("qoop_b", many.coalesce(3), 3)):
             assert stored.save(view, frame).rows == 1000
-            read = stored.session.table(view)
+            read = session.table(view)
             assert read.rdd.getNumPartitions() == partitions
             assert read.agg({"id": "sum"}).collect()[0][0] == 499500
         stored.save("qoop_c", many.repartition(50, "k"))
-        assert stored.session.table("qoop_c").rdd.getNumPartitions() == 50, "partitioned by values"
+        assert session.table("qoop_c").rdd.getNumPartitions() == 50, "partitioned by values"
     finally:
         stored.release()
 
