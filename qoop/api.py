@@ -22,7 +22,6 @@ from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckp
 from qoop.engine.executors import usual_slots
 from qoop.engine.failures import java_message, message_of, was_cancelled
 from qoop.engine.folders import QueryFolder
-from qoop.engine.garbage import GARBAGE
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs, tables_named
 from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts, session_tag, settings_of, tagged_beside
@@ -543,8 +542,6 @@ class _Query:
                 options.warn,
                 options.watch,
                 expect=options.expect,
-                # What ended queries have left, while Spark is busy with this one.
-                idle=GARBAGE.collect,
             )
             feed = options.feed() if options.feed else fixed_share(self._slots)
             self._engine = SparkEngine(

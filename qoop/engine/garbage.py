@@ -19,9 +19,6 @@ class Garbage:
     Py4J's objects refer to themselves, so what they stand for, such as executed plans with all that they have
     broadcast, stays in the JVM until Python's collector has run. How often it runs by itself depends on the number of
     Python's objects, not on what they hold in the JVM.
-
-    In the caller's thread: among it may be the user's objects, some of which, as those of windows, must end in the
-    thread that made them.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -22,7 +22,7 @@ from qoop.engine.failures import (
     is_transient,
     message_of,
 )
-from qoop.engine.garbage import free_room
+from qoop.engine.garbage import GARBAGE, free_room
 from qoop.engine.jobs import core_seconds, tagged, tagged_beside
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of, with_columns_like
@@ -459,9 +459,13 @@ class SparkEngine:
 
         A check that fails is reported once and retried with growing pauses; cancellations continue meanwhile.
         """
-        failures, next_check, next_outputs = 0, 0.0, 0.0
+        failures, next_check, next_outputs, collected = 0, 0.0, 0.0, 0
         while not self._closed.wait(WATCH_INTERVAL_S):
             self._cancel_again()
+            # What the stages before have left, while Spark is busy with this one. Not in the user's thread: Python
+            # ignores a Ctrl-C that arrives while Py4J finalises an object there.
+            if (started := self._number) != collected and GARBAGE.collect():
+                collected = started
             if time.monotonic() < next_check:
                 continue
             try:
