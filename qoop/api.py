@@ -339,13 +339,6 @@ def _checked(options: Options | None) -> Options:
     return options or Options()
 
 
-def _broadcasting(given: Rated, usual: Rated, spark: SparkSession) -> Rated:
-    """What is given, with the size up to which the session broadcasts tables, unless it has one of its own."""
-    if given.broadcast_bytes != usual.broadcast_bytes:
-        return given
-    return replace(given, broadcast_bytes=broadcast_bytes(spark))
-
-
 def _target_exists(spark: SparkSession, statement: Statement) -> bool:
     """Whether the table to create exists already: Spark then refuses or does nothing, and needs no rows."""
     return statement.creates is not None and spark.catalog.tableExists(statement.creates)
@@ -584,13 +577,14 @@ class _Query:
 
     def wanted(self, frame: DataFrame) -> DataFrame:
         """The rows of the result that are wanted; of the query as written, as the gate has had Spark optimise it."""
-        if self._first is None:
-            return frame
-        return self._wanted_as_written if frame is self.written.analysed else frame.limit(self._first)
+        return self._wanted_as_written if frame is self.written.analysed else self._first_of(frame)
 
     @cached_property
     def _wanted_as_written(self) -> DataFrame:
-        return self.written.analysed if self._first is None else self.written.analysed.limit(self._first)
+        return self._first_of(self.written.analysed)
+
+    def _first_of(self, frame: DataFrame) -> DataFrame:
+        return frame if self._first is None else frame.limit(self._first)
 
     def users(self, frame: DataFrame) -> DataFrame:
         """The frame of the result as one of the user's session."""
@@ -670,7 +664,7 @@ class _Query:
 
     def _gated(self) -> str | None:
         """Why planning the query could not pay off."""
-        gate, slots = _broadcasting(self._options.gate, Gate(), self.spark), self._slots
+        gate, slots = self._broadcasting(self._options.gate, Gate()), self._slots
         try:
             named, length = tables_named(self.written.analysed), len(self._parsed.text)
             inputs = read_inputs(self._wanted_as_written, gate.bytes_to_know(slots, named, length), named)
@@ -680,6 +674,16 @@ class _Query:
             return None
         self._earlier.reads(inputs.sizes)
         return gate.reason(inputs, slots, self._earlier.seconds, length)
+
+    def _broadcasting(self, given: Rated, usual: Rated) -> Rated:
+        """What is given, with the size up to which the session broadcasts tables, unless it has one of its own."""
+        if given.broadcast_bytes != usual.broadcast_bytes:
+            return given
+        return replace(given, broadcast_bytes=self._broadcast_bytes)
+
+    @cached_property
+    def _broadcast_bytes(self) -> float:
+        return broadcast_bytes(self.spark)
 
     def _said_by_earlier_runs(self) -> str | None:
         """Why the query runs as written because of its earlier runs."""
@@ -710,7 +714,7 @@ class _Query:
                 catalogue,
                 catalogue.statistics,
                 options.cut_policy,
-                _broadcasting(options.model, CostModel(), self.spark),
+                self._broadcasting(options.model, CostModel()),
                 now,
                 fewer_stages=self._when == "auto",
                 counted=self._earlier.counted,

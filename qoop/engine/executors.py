@@ -36,7 +36,8 @@ UNLIMITED = 2**31 - 1
 
 def usual_slots(context: SparkContext) -> float:
     """How many tasks of an application may run at the same time, as far as that is known when a query begins."""
-    conf, now = context.getConf(), float(context.defaultParallelism)
+    # Not `getConf`, which copies each property.
+    conf, now = context._conf, float(context.defaultParallelism)
     if conf.get("spark.dynamicAllocation.enabled", "false").lower() != "true" or context.master.startswith("local"):
         return now
     # At first it has few executors, and more as soon as there are tasks for them.

@@ -94,14 +94,14 @@ class Cause(NamedTuple):
 
     @property
     def is_of_a_row(self) -> bool:
-        """Whether computing a row failed, by what the row has or by what a function of the user's does."""
-        return (self.in_task and self.sql_state.startswith(OF_ROWS)) or self.message.startswith(OF_PYTHON)
+        """Whether Spark says that computing a row failed, by what it has or by what a function of the user's does."""
+        return self.in_task and self.sql_state.startswith(OF_ROWS)
 
 
 def is_transient(causes: Iterable[Cause]) -> bool:
     """Whether the cluster failed, not the query. A function of the user's may fail in the same words."""
     causes = list(causes)
-    if any(cause.is_of_a_row for cause in causes):
+    if any(cause.is_of_a_row or cause.message.startswith(OF_PYTHON) for cause in causes):
         return False
     return any(sign in cause.message for sign in TRANSIENT for cause in causes)
 

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from zoneinfo import available_timezones
+from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import lit, replace
@@ -53,7 +53,16 @@ def in_zone_of(spark: SparkSession) -> None:
         # In POSIX's notation the sign says what to add to get UTC.
         sign, hours, minutes = "-" if offset[1] == "+" else "+", offset[2], offset[3] or "00"
         zone = f"<{offset[1]}{int(hours):02}{minutes}>{sign}{hours}:{minutes}"
-    elif zone not in available_timezones():
+    elif not _is_known(zone):
         return
     os.environ["TZ"] = zone
     time.tzset()
+
+
+def _is_known(zone: str) -> bool:
+    try:
+        ZoneInfo(zone)
+    except (ValueError, OSError, KeyError):
+        # `ZoneInfoNotFoundError` is a KeyError.
+        return False
+    return True

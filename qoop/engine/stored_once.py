@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from qoop.engine.failures import LOST_PART, OF_ROWS, StoppedError, causes_of
+from qoop.engine.failures import LOST_PART, StoppedError, causes_of
 
 WRITE_FAILED = "TASK_WRITE_FAILED"
 """Spark's condition for a task that failed while it wrote rows; the files of all tasks are then deleted."""
@@ -47,8 +47,5 @@ class StoredOnce:
 def is_of_a_row(problem: BaseException) -> bool:
     """Whether a statement failed since computing a row failed, or writing it: for certain before any was committed."""
     return any(
-        (cause.in_task and cause.sql_state.startswith(OF_ROWS))
-        or WRITE_FAILED in cause.message
-        or LOST_PART in cause.message
-        for cause in causes_of(problem)
+        cause.is_of_a_row or WRITE_FAILED in cause.message or LOST_PART in cause.message for cause in causes_of(problem)
     )

@@ -4,7 +4,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -33,8 +33,6 @@ EXPAND = re.compile(r"^(\d+)[ :+-]*Expand \[", re.MULTILINE)
 
 SESSIONS = '"name":"session_window"'
 """The column by which Spark groups rows that are close in time. It takes filters of groups for such of rows."""
-
-PATTERNS = "org.apache.spark.sql.catalyst.trees"
 
 CASE = re.compile(r"\b(?:CASE WHEN|END)\b")
 """Where a CASE begins and ends in a printed plan; a column without a name of its own has it as its name."""
@@ -151,7 +149,7 @@ class Verification:
         if not plan.deterministic():
             raise UnverifiableError("an expression is not deterministic")
         without_delay(self._session)
-        text = _json(plan)
+        text = _json(plan, self._session._jvm)
         if SESSIONS in text:
             raise UnverifiableError("Spark may filter rows before it puts them into sessions (session_window)")
         nodes = json.loads(text)
@@ -168,32 +166,32 @@ MAY_BE_INEXACT = ("AGGREGATE", "AGGREGATE_EXPRESSION", "DISTINCT_LIKE", "INTERSE
 """Spark's names for what a plan without inexact values may lack: most stages only join."""
 
 
-@lru_cache(maxsize=1)
-def _inexact_patterns(jvm: Any) -> Any:
+@lru_cache(maxsize=2)
+def _patterns(jvm: Any, names: Sequence[str]) -> Any:
     """Spark's objects for these names; kept, since looking them up takes longer than asking a plan for them."""
-    patterns = java_class(jvm, f"{PATTERNS}.TreePattern")
-    return sequence(jvm, [getattr(patterns, name)() for name in MAY_BE_INEXACT])
+    patterns = java_class(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    return sequence(jvm, [getattr(patterns, name)() for name in names])
 
 
 def has_exact_values(frame: DataFrame) -> bool:
     """Whether a frame has the same values, to the last bit, each time that it is computed; False if in doubt."""
     try:
         plan = frame._jdf.queryExecution().analyzed()
-        if not plan.containsAnyPattern(_inexact_patterns(frame.sparkSession._jvm)):
+        if not plan.containsAnyPattern(_patterns(frame.sparkSession._jvm, MAY_BE_INEXACT)):
             return True
         without_delay(frame.sparkSession)
-        return is_exact(read_tree(json.loads(_json(plan))))
+        return is_exact(read_tree(json.loads(_json(plan, frame.sparkSession._jvm))))
     except Exception:  # noqa: BLE001 - a plan that cannot be read is in doubt
         return False
 
 
-def _json(plan: Any) -> str:
+def _json(plan: Any, jvm: Any) -> str:
     """A plan as Spark writes it.
 
     Raises:
         UnverifiableError: it would be very long, as it has a CASE within a CASE, and so on.
     """
-    if plan.containsPattern(java_class(plan, f"{PATTERNS}.TreePattern").CASE_WHEN()):
+    if plan.containsAnyPattern(_patterns(jvm, ("CASE_WHEN",))):
         depth = deepest = 0
         text = printed(plan)
         for found in CASE.finditer(text):

@@ -250,21 +250,22 @@ MAX_COMPARED = 250_000
 def without_implied(conditions: Iterable[Expr]) -> frozenset[Expr]:
     """The conditions without those that another one implies; all of them if there are very many."""
     found = frozenset(conditions)
-    weak = [_Disjunction(one) for one in found if one[0] == "or"]
+    weak = {one: _Disjunction(one) for one in found if one[0] == "or"}
     if len(weak) * len(found) > MAX_COMPARED:
         return found
-    implied = {
-        one.whole for one in weak for other in found - {one.whole}
-        if one.is_implied_by(other) and not (other[0] == "or" and _Disjunction(other).is_implied_by(one.whole))
-    }  # fmt: skip
-    return found - implied
+
+    def implies(strong: Expr, one: Expr) -> bool:
+        return one in weak and weak[one].is_implied_by(strong)
+
+    return frozenset(
+        one for one in found if not any(implies(other, one) and not implies(one, other) for other in found - {one})
+    )
 
 
 class _Disjunction:
     """A disjunction by its arms. `single`: those of one conjunct each, apart: a list of values has thousands."""
 
     def __init__(self, whole: Expr) -> None:
-        self.whole = whole
         arms = [conjuncts(arm) for arm in whole[1]]
         self.single = frozenset().union(*(arm for arm in arms if len(arm) == 1))
         self.longer = [arm for arm in arms if len(arm) > 1]

@@ -76,7 +76,7 @@ class ParsedText:
     @property
     def stores_rows(self) -> bool:
         """Whether it stores the rows of a query that can be planned."""
-        return not ROWS_RETURNED.match(self.text) and self.statement is not None and self.statement.stores_rows
+        return self.returns_no_rows and self.statement is not None and self.statement.stores_rows
 
     @property
     def returns_no_rows(self) -> bool:

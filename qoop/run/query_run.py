@@ -38,9 +38,6 @@ from yarn_plugin.journal.clock import Clock, JournalClock
 from yarn_plugin.journal.intake import Decided, Inbox, Intake, StateMachine
 from yarn_plugin.quantities import count
 
-IDLE_S = 0.3
-"""Seconds after which a stage that was started needs this program no more."""
-
 
 class QueryFailedError(QoopError):
     """The query has failed; the message is Spark's."""
@@ -113,7 +110,6 @@ class QueryRun:
         reason: otherwise why it is tried as written, if it is.
         confirm: tells the arbiter that the query holds no more than a share, by its number.
         expect: tells the arbiter after each decision when the query is expected to finish.
-        idle: called in the thread that calls `run`, each time that stages have run for a moment.
         warn: prints a line for the user.
         watch: called with every command.
         clock: the query's time; by default one that cannot be set.
@@ -132,9 +128,7 @@ class QueryRun:
         watch: Callable[[Command], None] = lambda command: None,
         clock: Clock | None = None,
         expect: Callable[[Completion], None] = lambda completion: None,
-        idle: Callable[[], object] = lambda: None,
     ) -> None:
-        self._idle, self._is_new = idle, False
         self._name, self._text, self._planned, self._reason = name, text, planned, reason
         self._journal, self._confirm, self._warn, self._watch = journal, confirm, warn, watch
         self._expect = expect
@@ -220,14 +214,9 @@ class QueryRun:
     def _take_next(self, engine: StageRunner) -> None:
         """Take the next event, or fire the timer if none arrives before it is due."""
         due = self._intake.next_due()
-        wait = None if due is None else max(due - self._intake.now(), 0.0)
-        is_idle_next = self._is_new and (wait is None or wait > IDLE_S)
-        arrived = self._inbox.get(IDLE_S if is_idle_next else wait)
+        arrived = self._inbox.get(None if due is None else max(due - self._intake.now(), 0.0))
         if arrived is not None:
             self._take(*arrived, engine)
-        elif is_idle_next:
-            self._is_new = False
-            self._idle()
         elif (now := self._inbox.quiet_until()) is not None:
             for decided in self._intake.fire_due(now):
                 self._carry_out(decided, engine)
@@ -263,8 +252,6 @@ class QueryRun:
             self._act(command, engine)
             if isinstance(command, Note):
                 self._report(command.decision, decided.at)
-        if any(isinstance(command, StartStage | RunAsWritten) for command in decided.commands):
-            self._is_new = True
         if any(isinstance(command, StartStage) for command in decided.commands):
             self._try("could not prepare for the next stages", lambda: self._prepare(engine))
 

@@ -750,4 +750,4 @@ def test_a_last_stage_that_another_one_has_replaced_is_cancelled_until_it_ends(w
 )
 def test_slots_of_an_application_that_grows(master, settings, slots):
     conf = {f"spark.{name}": value for name, value in settings.items()}
-    assert usual_slots(Fake(master=master, defaultParallelism=2, getConf=lambda: conf)) == slots
+    assert usual_slots(Fake(master=master, defaultParallelism=2, _conf=conf)) == slots

@@ -319,17 +319,3 @@ def test_the_expected_completion_is_told_after_each_decision(slowly):
     assert later[-1].remaining_s < first.remaining_s
     assert len(warned) == len(told)
     assert warned[0] == "could not report the expected completion: OSError: the arbiter has gone"
-
-
-def test_while_a_stage_runs_there_is_time_for_other_things(slowly, monkeypatch):
-    """Once for each start, and not before a moment has passed."""
-    monkeypatch.setattr(run_module, "IDLE_S", 0.02)
-    idle = []
-
-    def rest():
-        idle.append(len(engine.kept))
-        engine.finish()
-
-    run, engine = slowly(idle=rest)
-    outcome = run.run(engine, Feed())
-    assert idle and all(idle) and len(idle) <= outcome.counts.stages
