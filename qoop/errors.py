@@ -26,6 +26,10 @@ class UnknownTableError(UnknownNameError):
         self.table = table
 
 
+class QueryFailedError(QoopError):
+    """The query has failed; the message is Spark's."""
+
+
 class CannotSplitError(QoopError):
     """Why a query or a block runs as a single stage. Never shown as an error: Spark runs the query as written."""
 

@@ -1,6 +1,6 @@
 """Plans that were made before in this process: for the same text over the same tables they are not made again."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from qoop.errors import CannotSplitError
@@ -10,9 +10,8 @@ from qoop.latest import Latest
 from qoop.parsing.moment import Moment
 from qoop.parsing.spark_sql import Catalogue, Types
 from qoop.parsing.statement import Statement
-from qoop.planner import PlannedQuery, plan
+from qoop.planner import NOTHING_FOUND, Findings, PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
-from qoop.plans.plan import PlanShape, StageName
 
 MAX_PLANNED = 100
 """How many queries are kept; beyond that, those that ran longest ago are forgotten."""
@@ -71,22 +70,16 @@ class KnownPlans:
         model: CostModel,
         now: Callable[[], Moment] | None = None,
         fewer_stages: bool = False,
-        counted: Mapping[StageName, float] | None = None,
-        tried: Sequence[PlanShape] = (),
-        given_up: Set[str] = frozenset(),
+        findings: Findings = NOTHING_FOUND,
     ) -> PlannedQuery:
         """See `qoop.planner.plan`; what cannot be planned is remembered too."""
-        known = frozenset((counted or {}).items())
-        earlier = (tuple(sorted(tried)), frozenset(given_up))
-        key = (statement.text, statement.syntax, cut_policy, model, now is None, fewer_stages, known, earlier)
+        key = (statement.text, statement.syntax, cut_policy, model, now is None, fewer_stages, findings)
         made = self._made.get(key)
         if made is None or not made.holds(catalogue, statistics):
             asked = _LookUps(catalogue, statistics)
             planned: PlannedQuery | str
             try:
-                planned = plan(
-                    statement, asked, asked.statistics, cut_policy, model, now, fewer_stages, counted, tried, given_up
-                )
+                planned = plan(statement, asked, asked.statistics, cut_policy, model, now, fewer_stages, findings)
                 if planned.moment is not None:
                     return planned
             except CannotSplitError as reason:

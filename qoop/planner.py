@@ -1,8 +1,8 @@
 """From a statement to its candidate plans: parsing, estimates and enumeration in a row."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from qoop.errors import CannotSplitError
 from qoop.estimate.cost import CostModel
@@ -26,6 +26,25 @@ MAX_ADDED = 4 + MAX_MERGED
 
 PESSIMISM_LEVELS = (0.0, 1.0, -1.0)
 """Estimates under which the best plans are retained: as expected, with more rows, with fewer rows."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What earlier runs of a query over the same data have found.
+
+    `counted`: the rows of stages that they stored. `tried`: their plans, which are candidates again. `given_up`: the
+    signatures of plans that they had to give up, which are none.
+    """
+
+    counted: Mapping[StageName, float] = field(default_factory=dict)
+    tried: tuple[PlanShape, ...] = ()
+    given_up: frozenset[str] = frozenset()
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.counted.items()), self.tried, self.given_up))
+
+
+NOTHING_FOUND = Findings()
 
 
 @dataclass(frozen=True)
@@ -79,18 +98,14 @@ def plan(
     model: CostModel,
     now: Callable[[], Moment] | None = None,
     fewer_stages: bool = False,
-    counted: Mapping[StageName, float] | None = None,
-    tried: Sequence[PlanShape] = (),
-    given_up: Set[str] = frozenset(),
+    findings: Findings = NOTHING_FOUND,
 ) -> PlannedQuery:
     """Make the candidate plans of a statement's query.
 
     Args:
         fewer_stages: add the query as written, and other ways to run it in fewer stages.
-        counted: the rows of stages that earlier runs over the same data stored.
-        tried: plans of earlier runs, which are candidates again.
-        given_up: the signatures of plans that earlier runs had to give up; they are no candidates.
         now: the moment of the query; called if it reads the current date or time. Without it such a query is not split.
+        findings: what earlier runs of the query have found.
 
     Raises:
         UnknownNameError: it names a table or a column that does not exist.
@@ -108,15 +123,15 @@ def plan(
     if not text.query.planned and not any(block.shared for block in text.query.blocks.values()):
         raise CannotSplitError(_reasons(text.query))
     tables = {table: statistics(table) for table in text.tables}
-    estimator = Estimator(text.query, tables, model, _by_stage(text.query, counted or {}))
+    estimator = Estimator(text.query, tables, model, _by_stage(text.query, findings.counted))
     estimators = [estimator.with_pessimism(level) if level else estimator for level in PESSIMISM_LEVELS]
     wanted = MAX_CANDIDATES - (MAX_ADDED if fewer_stages else 0)
     plans = candidates(text.query, [_estimates(one) for one in estimators], cut_policy, wanted)
     if fewer_stages:
         merged = [without_needless_cuts(one, estimator) for one in fastest_in_stages(plans, estimator, MAX_MERGED)]
         plans = with_fewer_stages([*plans, *merged], estimator.rows)
-    plans = _with_tried(without_ruinous(plans, estimators), tried)
-    plans = [one for one in plans if one.signature not in given_up] or plans
+    plans = _with_tried(without_ruinous(plans, estimators), findings.tried)
+    plans = [one for one in plans if one.signature not in findings.given_up] or plans
     return PlannedQuery(text, tuple(plans), estimator, moment)
 
 

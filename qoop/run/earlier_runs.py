@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qoop.estimate.guard import Guard, PastRun, PlanTime, Verdict, busy_part
-from qoop.planner import PlannedQuery
-from qoop.plans.plan import Plan, PlanShape, StageName
+from qoop.planner import NOTHING_FOUND, Findings, PlannedQuery
+from qoop.plans.plan import Plan, StageName
 from qoop.run.past_runs import PastRuns
 from qoop.run.query_run import Outcome
 from qoop.run.runs_here import RunsHere
@@ -63,8 +63,7 @@ class Run:
 class EarlierRuns:
     """The earlier runs of one query: those of this process, and after `consult` those that are recorded.
 
-    `counted`: how many rows its stages had. `measured`: what its plans took. `tried`: the plans that it was run with.
-    `given_up`: the signatures of those that it is not to be run with again. `trial`: it is to be tried as written.
+    `findings`: what they tell the planner. `measured`: what its plans took. `trial`: it is to be tried as written.
 
     Args:
         guard: None: no runs are compared.
@@ -76,10 +75,8 @@ class EarlierRuns:
 
     def __init__(self, guard: Guard | None, here: RunsHere, query: int, slots: float, is_fixed: bool) -> None:
         self._guard, self._here, self._query, self._slots, self._is_fixed = guard, here, query, slots, is_fixed
-        self.counted: Mapping[StageName, float] = {}
+        self.findings = NOTHING_FOUND
         self.measured: Mapping[str, PlanTime] = {}
-        self.tried: Sequence[PlanShape] = ()
-        self.given_up: frozenset[str] = frozenset()
         self.trial: Verdict | None = None
         self._record: PastRuns | None = None
         self._keeps_rows = False
@@ -111,12 +108,12 @@ class EarlierRuns:
         self._record, self._keeps_rows = record, keeps_rows
         is_cold = self._is_first(True) and self._is_first(False)
         past = record.read()
-        self.counted = past.counted if keeps_rows else {}
-        self.given_up = past.given_up
         runs = past.runs if any(not run.planned for run in past.runs) else (*self._gated_runs(), *past.runs)
-        self.measured = self._guard.measured(runs, self._slots, is_cold, self.given_up)
-        self.tried = [shape for signature, shape in past.plans.items() if signature in self.measured]
-        verdict = self._guard.verdict(runs, self._slots, is_cold, self.given_up)
+        self.measured = self._guard.measured(runs, self._slots, is_cold, past.given_up)
+        # In an order of their own, so that the next run, whose record has another one, finds its plans made.
+        tried = sorted(shape for signature, shape in past.plans.items() if signature in self.measured)
+        self.findings = Findings(past.counted if keeps_rows else {}, tuple(tried), past.given_up)
+        verdict = self._guard.verdict(runs, self._slots, is_cold, past.given_up)
         if verdict is None or verdict.trial_s is not None:
             self.trial = verdict
             return None
@@ -128,7 +125,7 @@ class EarlierRuns:
         timed = self._timed(run) if is_alone else []
         counted = self._lasting(run)
         began, given_up = run.first_plan, run.given_up
-        if self._record is not None and (timed or given_up or not counted.items() <= self.counted.items()):
+        if self._record is not None and (timed or given_up or not counted.items() <= self.findings.counted.items()):
             self._record.add(timed, counted, {began.signature: began.shape} if began is not None else {}, given_up)
         self._here.add(self._query, *run.kinds)
 

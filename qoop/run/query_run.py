@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from qoop.errors import QoopError
+from qoop.errors import QueryFailedError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
 from qoop.parsing.render import plan_query, stage_query
@@ -37,10 +37,6 @@ from yarn_plugin.journal.best_effort import BestEffort
 from yarn_plugin.journal.clock import Clock, JournalClock
 from yarn_plugin.journal.intake import Decided, Inbox, Intake, StateMachine
 from yarn_plugin.quantities import count
-
-
-class QueryFailedError(QoopError):
-    """The query has failed; the message is Spark's."""
 
 
 class StageRunner(Protocol):

@@ -22,14 +22,14 @@ from qoop.engine.folders import taken_literally
 from qoop.engine.output import OutputFiles
 from qoop.engine.printable import SEPARATORS, in_zone_of, printable
 from qoop.engine.session import syntax_of
-from qoop.errors import QoopError, did_you_mean
+from qoop.errors import QoopError, QueryFailedError, did_you_mean
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
 from qoop.feedback.profile import ProfileFeed, read_profile
 from qoop.parsing.statement import ParsedText
 from qoop.replan.decision import Rules
 from qoop.run.journal import remove_earlier
 from qoop.run.progress import ProgressLines
-from qoop.run.query_run import Feed, Outcome, QueryFailedError
+from qoop.run.query_run import Feed, Outcome
 from qoop.submit import rows
 from qoop.submit.job import Job
 from qoop.submit.stderr import redirect_stderr

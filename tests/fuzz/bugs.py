@@ -23,7 +23,7 @@ from unittest.mock import patch
 from pyspark.sql.types import StructField, StructType
 from sqlglot import exp
 
-from qoop import api
+from qoop import session_query
 from qoop.engine import checkpoints, persisted, verification
 from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.errors import QoopError
@@ -148,7 +148,7 @@ def _in_session(**values):
 
         return copy
 
-    return _patched(api, "query_session", make)
+    return _patched(session_query, "query_session", make)
 
 
 @contextmanager
@@ -373,7 +373,7 @@ def _finding(lab: Lab, case: Case, expected: Result, name: str, verified: bool) 
     with ExitStack() as stack:
         stack.enter_context(BUGS[name]())
         # Not those that were made without the defect.
-        stack.enter_context(patch.object(api, "_known_plans", KnownPlans()))
+        stack.enter_context(patch.object(session_query, "_known_plans", KnownPlans()))
         if not verified:
             stack.enter_context(patch.object(verification.Verification, "check", lambda self, text, last=False: None))
         run = lab.compare(case, expected)

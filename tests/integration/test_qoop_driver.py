@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from qoop.engine.folders import ALIVE, QueryFolder
-from qoop.run.query_run import QueryFailedError
+from qoop.errors import QueryFailedError
 from qoop.submit import driver
 from qoop.submit.job import Job
 from tests.integration.spark_sessions import changed, local_session, small_data

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import qoop
-from qoop import api
+from qoop import api, session_query
 from qoop.engine import inputs
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.connection import open_connections
@@ -18,14 +18,13 @@ from qoop.engine.inputs import IN_MEMORY, MAX_ASKED, MAX_FILES, read_inputs, tab
 from qoop.engine.scala import UNKNOWN_BYTES, as_float
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.verification import DifferentPlanError, Verification
-from qoop.errors import QoopError
+from qoop.errors import QoopError, QueryFailedError
 from qoop.estimate.gate import Gate
 from qoop.feedback.profile import ProfileFeed, SharePoint
 from qoop.latest import Latest
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.run import journal
-from qoop.run.query_run import QueryFailedError
 from qoop.run.runs_here import RunsHere
 from tests.integration.spark_sessions import local_session, small_data
 
@@ -53,7 +52,7 @@ def no_earlier_runs(monkeypatch, tmp_path):
     """None but those of the same test."""
     monkeypatch.setattr(inputs, "_listed", Latest(10))
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
-    monkeypatch.setattr(api, "_runs_here", RunsHere())
+    monkeypatch.setattr(session_query, "_runs_here", RunsHere())
 
 
 def sizes(spark: SparkSession, text: str, enough: float = 1e12) -> tuple[float | None, ...]:
@@ -374,13 +373,13 @@ def test_a_plan_that_took_less_time_than_others_is_run_again(spark, stored_in_va
 @pytest.fixture
 def planned(monkeypatch):
     """The queries that are planned from now on."""
-    plan, found = api._known_plans.plan, []
+    plan, found = session_query._known_plans.plan, []
 
     def planning(*args, **named):
         found.append(plan(*args, **named))
         return found[-1]
 
-    monkeypatch.setattr(api._known_plans, "plan", planning)
+    monkeypatch.setattr(session_query._known_plans, "plan", planning)
     return found
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import qoop
-from qoop import api
+from qoop import session_query
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.pruning import bytes_of_texts
 from qoop.estimate.statistics import ColumnStatistics
@@ -58,7 +58,7 @@ def test_outputs_in_files_are_a_part_of_plans_only_if_their_texts_are_short(spar
 )
 def test_a_small_output_prunes_partitions(spark, monkeypatch, tmp_path, stored, pruning):
     if not pruning:
-        monkeypatch.setattr(api, "reads_partitions", lambda written: False)
+        monkeypatch.setattr(session_query, "reads_partitions", lambda written: False)
     expected, _ = executed(spark.sql(TEXT))
     commands = []
     options = qoop.Options(

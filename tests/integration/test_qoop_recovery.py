@@ -15,7 +15,7 @@ from qoop.engine.persisted import PersistedRows, define_view, remove_all
 from qoop.engine.scala import items
 from qoop.engine.session import QueryAsWritten, query_session
 from qoop.engine.spark_engine import SparkEngine
-from qoop.errors import QoopError
+from qoop.errors import QoopError, QueryFailedError
 from qoop.feedback import profile
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT, StageId
@@ -25,7 +25,6 @@ from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
 from qoop.replan.events import CheckpointLost, QueryCancelled, StageCancelled, StageFailed, StageFinished, StageGrew
 from qoop.run import journal
-from qoop.run.query_run import QueryFailedError
 from tests.integration.query_process import check_query_journal
 from tests.integration.spark_sessions import (
     active_jobs,

@@ -19,11 +19,10 @@ from qoop.engine.scala import leaves
 from qoop.engine.session import QueryAsWritten, query_session
 from qoop.engine.snapshot import files_read, pin_tables
 from qoop.engine.verification import Verification
-from qoop.errors import QoopError
+from qoop.errors import QoopError, QueryFailedError
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
-from qoop.run.query_run import QueryFailedError
 from tests.integration.spark_sessions import changed
 
 pytestmark = pytest.mark.integration
@@ -238,7 +237,7 @@ def test_files_added_while_a_query_runs_are_not_read(spark, made, kind):
 
 def test_without_pinning_files_added_while_a_query_runs_are_mixed(spark, made, monkeypatch):
     """What the other tests would miss if Spark kept its listings by itself."""
-    monkeypatch.setattr("qoop.api.pin_tables", lambda *_: [])
+    monkeypatch.setattr("qoop.session_query.pin_tables", lambda *_: [])
     # A stage that is analysed early lists its files early.
     monkeypatch.setattr("qoop.engine.prepared.PreparedQueries.prepare", lambda *_: None)
     name, folder = made("path")

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType
 
 import qoop
-from qoop import api
+from qoop import api, session_query
 from qoop.engine import catalogue, spark_engine
 from qoop.engine import session as sessions
 from qoop.engine.catalogue import SparkCatalogue
@@ -29,7 +29,7 @@ from qoop.engine.session import query_session
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.statement import StatementAsWritten
 from qoop.engine.verification import DifferentPlanError, Verification
-from qoop.errors import QoopError
+from qoop.errors import QoopError, QueryFailedError
 from qoop.estimate.statistics import UNKNOWN, ColumnStatistics
 from qoop.known_plans import KnownPlans
 from qoop.latest import Latest
@@ -37,7 +37,7 @@ from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
 from qoop.run import journal
-from qoop.run.query_run import QueryFailedError
+from qoop.session_query import SessionQuery
 from tests.integration.spark_sessions import (
     active_jobs,
     changed,
@@ -167,7 +167,9 @@ def test_a_limit_that_is_no_size(spark, size):
 def test_a_query_leaves_no_view_in_its_session(spark, run, monkeypatch):
     """Spark's threads keep that session for a while: with a view all that its plan has broadcast."""
     made = []
-    monkeypatch.setattr(api, "query_session", lambda user: made.append(sessions.query_session(user)) or made[-1])
+    monkeypatch.setattr(
+        session_query, "query_session", lambda user: made.append(sessions.query_session(user)) or made[-1]
+    )
     result = run(spark, SALES, STAGED)
     assert session_state(made[0])["views"] == session_state(spark)["views"]
     if run is qoop.sql:
@@ -730,14 +732,14 @@ def test_planning_counts_towards_the_timeout(spark, slow_views, monkeypatch):
     """By a clock by which planning takes almost all of it."""
     planned = []
 
-    def plan(query, original=api._Query._plan):
+    def plan(query, original=SessionQuery._plan):
         found = original(query)
         planned.append(query)
         return found
 
-    monkeypatch.setattr(api._Query, "_plan", plan)
+    monkeypatch.setattr(SessionQuery, "_plan", plan)
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 599.5 * len(planned))
-    monkeypatch.setattr(api, "time", clock)
+    monkeypatch.setattr(session_query, "time", clock)
     with session_unchanged(spark), pytest.raises(QueryFailedError, match="longer than its timeout of 600 s"):
         qoop.collect(spark, SLOW, replace(STAGED, timeout=600.0))
 

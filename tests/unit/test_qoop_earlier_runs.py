@@ -73,8 +73,8 @@ def test_a_run_is_known_to_the_next_one(earlier, record):
         assert reason is None
         known.add(replace(STAGES, outcome=replace(STAGES.outcome, stage_rows={StageName("b", ()): 5.0})), True)
     known, _ = earlier()
-    assert known.counted == {StageName("b", ()): 5.0}
-    assert known.tried == [("staged",)]
+    assert known.findings.counted == {StageName("b", ()): 5.0}
+    assert known.findings.tried == (("staged",),)
     assert known.measured["s1"].seconds == 10.5, "with planning"
     assert [(run.planned, run.cold) for run in record.past.runs] == [(True, True), (True, False)]
 
@@ -131,7 +131,7 @@ def test_a_trial_of_plans_that_were_given_up_says_nothing_of_the_query_as_writte
     known.add(Run(late, PLANNED, 0.5, on_trial=True), True)
     assert [run.planned for run in record.past.runs] == [True]
     assert record.past.given_up == {"s1"}
-    assert earlier()[0].given_up == {"s1"}
+    assert earlier()[0].findings.given_up == {"s1"}
 
 
 def test_what_a_short_query_takes_is_known_to_the_gate_from_its_second_run_on(earlier):
@@ -156,10 +156,10 @@ def test_a_plan_that_took_too_long_is_not_run_again(earlier, record):
     known, _ = earlier()
     known.add_late(replace(STAGES, is_late=True))
     known, _ = earlier()
-    assert known.given_up == {"s1"}
+    assert known.findings.given_up == {"s1"}
     assert record.past.runs == (), "it would have taken longer"
     known.add_late(replace(IN_VAIN, is_late=True))
-    assert earlier()[0].given_up == {"s1"}
+    assert earlier()[0].findings.given_up == {"s1"}
 
 
 def test_what_ran_over_other_amounts_of_data_says_nothing(earlier):

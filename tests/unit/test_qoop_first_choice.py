@@ -7,7 +7,7 @@ import pytest
 from qoop.estimate.cost import CostModel
 from qoop.estimate.guard import PlanTime
 from qoop.parsing.statement import parse_statement
-from qoop.planner import plan
+from qoop.planner import Findings, plan
 from qoop.plans.candidates import CutPolicy, plan_of
 from qoop.plans.plan import AS_WRITTEN, BLOCK_RESULT, RESULT, BlockPlan, BlockShape, Plan, StageId, StageName
 from qoop.plans.trees import Leaf, joined, joins
@@ -63,7 +63,7 @@ def test_the_query_as_written_is_the_last_candidate_and_one_stage_without_inputs
 
 def test_rows_that_earlier_runs_counted_replace_estimates():
     large, unknown = StageName("qoop_result", ("a", "b")), StageName("gone", ("a", "b"))
-    without, known = made(CHAIN, LARGE), made(CHAIN, LARGE, counted={large: 5e10, unknown: 1.0})
+    without, known = made(CHAIN, LARGE), made(CHAIN, LARGE, findings=Findings({large: 5e10, unknown: 1.0}))
     query, joined = known.text.query, StageId("qoop_result", 0b11)
     assert query.name_of(joined) == large and query.stage_of(large) == joined
     assert known.estimator.counted == {joined: 5e10} and known.estimator.stage_rows(joined) == 5e10
@@ -455,9 +455,11 @@ def test_a_trial_that_is_being_cancelled_is_started_again_when_plans_are_given_u
 def test_plans_that_were_given_up_are_no_candidates():
     planned = made(*BAD_ORDER)
     first_one = planned.plans[0].signature
-    assert signatures(made(*BAD_ORDER, given_up={first_one})) == signatures(planned)[1:]
-    assert signatures(made(*BAD_ORDER, given_up={first_one}, tried=[planned.plans[0].shape])) == signatures(planned)[1:]
-    assert signatures(made(*BAD_ORDER, given_up=set(signatures(planned)))) == signatures(planned), "none is left"
+    for shapes in ((), (planned.plans[0].shape,)):
+        known = Findings(tried=shapes, given_up=frozenset({first_one}))
+        assert signatures(made(*BAD_ORDER, findings=known)) == signatures(planned)[1:]
+    every = Findings(given_up=frozenset(signatures(planned)))
+    assert signatures(made(*BAD_ORDER, findings=every)) == signatures(planned), "none is left"
 
 
 def test_a_plan_is_held_only_at_that_share():
@@ -470,11 +472,13 @@ def test_a_plan_of_an_earlier_run_is_a_candidate_again():
     known = made(*BAD_ORDER)
     *others, _ = known.plans
     assert all(plan_of(known.text.query, one.shape).key == one.key for one in others)
-    assert signatures(made(*BAD_ORDER, tried=[others[0].shape])) == signatures(known), "it is one already"
+    assert signatures(made(*BAD_ORDER, findings=Findings(tried=(others[0].shape,)))) == signatures(known), (
+        "it is one already"
+    )
     tree = joined(joined(Leaf(0b100), Leaf(0b10)), Leaf(0b1))
     other = Plan(known.text.query, {"qoop_result": BlockPlan(tree, frozenset({0b110}))})
     assert other.signature not in signatures(known)
-    again = made(*BAD_ORDER, tried=[other.shape])
+    again = made(*BAD_ORDER, findings=Findings(tried=(other.shape,)))
     assert again.plans[-2].key == other.key and again.plans[-1].as_written
 
 
@@ -510,4 +514,4 @@ def test_what_is_no_plan_of_the_query_is_ignored(shape):
     planned = made(*BAD_ORDER)
     assert plan_of(planned.text.query, (SHAPE,)) is not None
     assert plan_of(planned.text.query, shape) is None
-    assert signatures(made(*BAD_ORDER, tried=[shape])) == signatures(planned)
+    assert signatures(made(*BAD_ORDER, findings=Findings(tried=(shape,)))) == signatures(planned)

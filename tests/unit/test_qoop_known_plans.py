@@ -12,6 +12,7 @@ from qoop.known_plans import KnownPlans
 from qoop.parsing.moment import Moment
 from qoop.parsing.spark_sql import Syntax
 from qoop.parsing.statement import parse_statement
+from qoop.planner import NOTHING_FOUND, Findings
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import StageName
 from tests.property.query_world import Known
@@ -28,9 +29,9 @@ def made(monkeypatch):
     return calls
 
 
-def planned(plans, known, text=TEXT, policy=CutPolicy(), model=CostModel(), fewer=False, syntax=Syntax(), counted=None):  # noqa: B008
-    statement = parse_statement(text, syntax)
-    return plans.plan(statement, known, known.statistics, policy, model, lambda: NOW, fewer, counted)
+def planned(plans, known, text=TEXT, policy=None, model=None, fewer=False, syntax=None, findings=NOTHING_FOUND):
+    statement, policy, model = parse_statement(text, syntax or Syntax()), policy or CutPolicy(), model or CostModel()
+    return plans.plan(statement, known, known.statistics, policy, model, lambda: NOW, fewer, findings)
 
 
 def test_the_same_query_over_the_same_tables_is_planned_once(made):
@@ -47,9 +48,10 @@ def test_the_same_query_over_the_same_tables_is_planned_once(made):
         {"model": CostModel(stage_seconds=1.0)},
         {"fewer": True},
         {"syntax": Syntax(raw_strings=True)},
-        {"counted": {StageName("qoop_result", ("a", "b")): 7.0}},
+        {"findings": Findings(counted={StageName("qoop_result", ("a", "b")): 7.0})},
+        {"findings": Findings(given_up=frozenset({"a signature"}))},
     ],
-    ids=["text", "cuts", "costs", "fewer stages", "syntax", "rows of earlier runs"],
+    ids=["text", "cuts", "costs", "fewer stages", "syntax", "rows of earlier runs", "plans that were given up"],
 )
 def test_another_query_is_planned(made, changed):
     plans, known = KnownPlans(), Known([1_000_000] * 6)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from sqlglot.dialects.dialect import Dialect
 
-from qoop import api, explain
+from qoop import api, explain, session_query
 from qoop.estimate.gate import Inputs
 from qoop.latest import Latest
 from qoop.parsing import statement
@@ -93,31 +93,38 @@ def spark(monkeypatch):
     written = SimpleNamespace(is_command=False, columns=[("x", "int")], analysed=None, is_deterministic=True)
     nothing = SimpleNamespace(release=lambda: None, release_with=lambda owner: None)
     written_statement = SimpleNamespace(query=object(), check=lambda: None, execute=lambda rows: None, is_atomic=True)
-    monkeypatch.setattr(api, "QueryAsWritten", lambda spark, text, query: written)
+    monkeypatch.setattr(session_query, "QueryAsWritten", lambda spark, text, query: written)
     monkeypatch.setattr(api, "StatementAsWritten", lambda spark, text: written_statement)
-    monkeypatch.setattr(api, "query_session", lambda spark: spark)
-    monkeypatch.setattr(api, "in_session_of", lambda spark, frame: frame)
-    monkeypatch.setattr(api, "showing_sources", lambda frame, written: frame)
-    monkeypatch.setattr(api, "why_names_differ", lambda spark: None)
+    monkeypatch.setattr(session_query, "query_session", lambda spark: spark)
+    for module in (api, session_query):
+        monkeypatch.setattr(module, "in_session_of", lambda spark, frame: frame)
+    monkeypatch.setattr(session_query, "showing_sources", lambda frame, written: frame)
+    monkeypatch.setattr(session_query, "why_names_differ", lambda spark: None)
     kept = {"partitions": lambda: None, "remove": lambda: None}
     monkeypatch.setattr(api, "PersistedRows", lambda frame, name: SimpleNamespace(frame=frame, **kept))
-    monkeypatch.setattr(api, "ExecutorCheckpoints", lambda session, warn, in_plan: nothing)
-    monkeypatch.setattr(api, "reads_partitions", lambda written: False)
-    monkeypatch.setattr(api, "session_tag", lambda spark: None)
-    monkeypatch.setattr(api, "usual_slots", lambda context: float(context.defaultParallelism))
-    monkeypatch.setattr(api, "broadcast_bytes", lambda spark: 10 * 1024 * 1024)
-    monkeypatch.setattr(api, "SparkCatalogue", lambda spark: Known([1_000_000] * 6))
+    monkeypatch.setattr(session_query, "ExecutorCheckpoints", lambda session, warn, in_plan: nothing)
+    monkeypatch.setattr(session_query, "reads_partitions", lambda written: False)
+    monkeypatch.setattr(session_query, "session_tag", lambda spark: None)
+    monkeypatch.setattr(session_query, "usual_slots", lambda context: float(context.defaultParallelism))
+    monkeypatch.setattr(session_query, "broadcast_bytes", lambda spark: 10 * 1024 * 1024)
+    monkeypatch.setattr(session_query, "SparkCatalogue", lambda spark: Known([1_000_000] * 6))
     monkeypatch.setattr(Known, "frames", lambda known: {}, raising=False)
-    monkeypatch.setattr(api, "files_read", lambda written: [])
-    monkeypatch.setattr(api, "pin_tables", lambda *_: [])
-    monkeypatch.setattr(api, "SparkEngine", Engine)
-    monkeypatch.setattr(api, "_runs_here", RunsHere())
+    monkeypatch.setattr(session_query, "files_read", lambda written: [])
+    monkeypatch.setattr(session_query, "pin_tables", lambda *_: [])
+    monkeypatch.setattr(session_query, "SparkEngine", Engine)
+    monkeypatch.setattr(session_query, "_runs_here", RunsHere())
     files = SimpleNamespace(store=lambda frame: "rows", publish=lambda name: None)
     monkeypatch.setattr(api, "counting", lambda frame: (frame, lambda: 1.0))
     monkeypatch.setattr(driver, "OutputFiles", lambda spark, path, form: nullcontext(files))
+
+    def setting(name, default="false"):
+        return "always" if name == session_query.PLAN_SETTING else default
+
     return SimpleNamespace(
         sparkContext=SimpleNamespace(defaultParallelism=4, applicationId="app"),
-        conf=SimpleNamespace(get=lambda name, default="false": "always" if name == api.PLAN_SETTING else default),
+        conf=SimpleNamespace(
+            get=lambda name, default="false": "always" if name == session_query.PLAN_SETTING else default
+        ),
         catalog=SimpleNamespace(tableExists=lambda name: False, dropTempView=lambda name: None),
         range=lambda rows: Frame(),
         sql=lambda text: Frame(),
@@ -151,9 +158,9 @@ def test_a_text_is_parsed_again_where_a_session_reads_it_otherwise(parsed):
 
 @pytest.mark.parametrize("text", [QUERY, f" with c as (SELECT 1 AS x)\n{QUERY}", UNPARSED])
 def test_a_query_that_the_gate_stops_is_not_parsed(spark, parsed, monkeypatch, text):
-    monkeypatch.setattr(api, "PLAN_SETTING", "another")
-    monkeypatch.setattr(api, "tables_named", lambda frame: 1)
-    monkeypatch.setattr(api, "read_inputs", lambda frame, enough, named: Inputs((1.0,)))
+    monkeypatch.setattr(session_query, "PLAN_SETTING", "another")
+    monkeypatch.setattr(session_query, "tables_named", lambda frame: 1)
+    monkeypatch.setattr(session_query, "read_inputs", lambda frame, enough, named: Inputs((1.0,)))
     answer = api.collect(spark, text, api.Options(plan="auto"))
     assert "planning pays off above" in answer.outcome.one_stage_reason
     assert parsed == []

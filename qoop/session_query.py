@@ -1,0 +1,395 @@
+"""One query in a Spark session, from its text to its end: gate, earlier runs, plans, stages, result."""
+
+import os
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, TypeVar, get_args
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from qoop.engine.catalogue import SparkCatalogue
+from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints
+from qoop.engine.executors import usual_slots
+from qoop.engine.failures import java_message, message_of, was_cancelled
+from qoop.engine.folders import QueryFolder
+from qoop.engine.identity import data_identity, query_identity
+from qoop.engine.inputs import read_inputs, tables_named
+from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts, session_tag
+from qoop.engine.pruning import reads_partitions
+from qoop.engine.session import (
+    QueryAsWritten,
+    broadcast_bytes,
+    current_moment,
+    in_session_of,
+    is_on,
+    query_session,
+    why_names_differ,
+)
+from qoop.engine.snapshot import NoSnapshotError, files_read, pin_tables, showing_sources
+from qoop.engine.spark_engine import SparkEngine
+from qoop.engine.stored_limit import StoredLimit
+from qoop.engine.stored_once import StoredOnce
+from qoop.engine.timeout import cancelling_after, stopping_after
+from qoop.engine.verification import Verification
+from qoop.errors import CannotSplitError, QoopError, QueryFailedError
+from qoop.estimate.cost import CostModel
+from qoop.estimate.gate import Gate
+from qoop.feedback.profile import fixed_share
+from qoop.known_plans import KnownPlans
+from qoop.options import CHECKPOINT_WANTED, PLAN_WANTED, Options, PlanWhen
+from qoop.parsing.statement import ParsedText
+from qoop.planner import PlannedQuery
+from qoop.run.earlier_runs import EarlierRuns, Run
+from qoop.run.journal import QueryJournal, check_writable
+from qoop.run.past_runs import PastRuns
+from qoop.run.query_run import Outcome, QueryRun
+from qoop.run.runs_here import RunsHere
+from yarn_plugin.errors import describe
+
+Rated = TypeVar("Rated", Gate, CostModel)
+
+_runs_here = RunsHere()
+_known_plans = KnownPlans()
+
+PLAN_SETTING = "spark.qoop.plan"
+"""The Spark property with the default of `Options.plan`."""
+
+CROSS_JOINS = "spark.sql.crossJoin.enabled"
+"""Whether Spark runs joins without a condition that are not called CROSS JOIN, as the planner calls them."""
+
+NOT_OPTIMISED = "Spark fails to optimise the query as written"
+
+
+def _never_raising(warn: Callable[[str], None]) -> Callable[[str], None]:
+    """A `warn` that suppresses exceptions, so that a failed warning ends neither a query nor one of its threads."""
+
+    def warn_safely(line: str) -> None:
+        with suppress(Exception):
+            warn(line)
+
+    return warn_safely
+
+
+class SessionQuery:
+    """One query in a session: analysed by Spark as written, planned, run.
+
+    Args:
+        query: Spark's parse of the query, where it is a part of another statement.
+        use: what becomes of its rows while it runs, as that takes time too; None: they may be computed later.
+        keeps_metadata: see `SparkEngine`.
+        first: how many of its rows are wanted, if not all are.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        parsed: ParsedText,
+        options: Options,
+        query: Any = None,
+        use: str | None = None,
+        keeps_metadata: bool = True,
+        first: int | None = None,
+    ) -> None:
+        self._first = first
+        self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
+        self._use, self._keeps_metadata, self._began = use, keeps_metadata, time.monotonic()
+        self._planning_s: float | None = None
+        self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self._name = f"qoop-{self._number}"
+        self.spark = spark
+        # First what the options may be refused for: Spark executes statements as it reads them.
+        self._when = _plans_when(spark, self._options)
+        self._folder = self._new_folder()
+        if options.journal is not None:
+            check_writable(options.journal)
+        with cancelling_after(options.timeout, spark.sparkContext):
+            self.written = QueryAsWritten(spark, parsed.text, query)
+        self._slots = options.slots or usual_slots(spark.sparkContext)
+        number = hash((spark.sparkContext.applicationId, parsed.text, use))
+        self._earlier = EarlierRuns(options.guard, _runs_here, number, self._slots, is_fixed=options.feed is None)
+        self._session = spark
+        self._checkpoints: Checkpoints | None = None
+        self._engine: SparkEngine | None = None
+        self._pinned: list[tuple[Any, Any]] = []
+
+    @property
+    def result(self) -> Any:
+        """What `consume` made of the result."""
+        return self._engine.result if self._engine is not None else None
+
+    @property
+    def timeout(self) -> float | None:
+        """After how many seconds the query is stopped."""
+        return self._options.timeout
+
+    @property
+    def passed_s(self) -> float:
+        """The seconds since it began."""
+        return time.monotonic() - self._began
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it has candidate plans; plans it when first asked."""
+        return self._planned[0] is not None
+
+    @cached_property
+    def _planned(self) -> tuple[PlannedQuery | None, str | None]:
+        """The query with its candidate plans, or why it has none."""
+        reason = self._reason_not_to_plan()
+        if reason is not None:
+            return None, reason
+        started = time.monotonic()
+        self._session = query_session(self.spark)
+        try:
+            return self._plan()
+        finally:
+            self._planning_s = time.monotonic() - started
+
+    def run(self, consume: Callable[[DataFrame], tuple[int, Any]], once: StoredOnce | None = None) -> Outcome:
+        """Run the query to its end; `consume` is part of the last stage; `once`: takes its place if it stores rows."""
+        options = self._options
+        planned, reason = self._planned
+        rules = replace(
+            options.rules, measured=self._earlier.measured, measured_slots=self._slots, stores=once is not None
+        )
+        # Rows that are stored as written could not be left when the trial takes too long.
+        trial = self._earlier.trial if planned is not None and once is None else None
+        if trial is not None:
+            rules, reason = replace(rules, trial_s=trial.trial_s), trial.reason
+        with closing(QueryJournal(options.journal, options.warn)) as journal:
+            run = QueryRun(
+                self._name,
+                self._parsed.text,
+                planned,
+                reason,
+                rules,
+                journal,
+                options.confirm,
+                options.warn,
+                options.watch,
+                expect=options.expect,
+            )
+            self._engine = self._new_engine(run, consume, once)
+            return self._to_its_end(run, self._engine, trial is not None)
+
+    def _new_engine(
+        self, run: QueryRun, consume: Callable[[DataFrame], tuple[int, Any]], once: StoredOnce | None
+    ) -> SparkEngine:
+        options, (planned, _) = self._options, self._planned
+        self._checkpoints = self._new_checkpoints()
+        is_simple = planned is None and options.feed is None and options.timeout is None
+        return SparkEngine(
+            self._session,
+            self._name,
+            self.written,
+            self._checkpoints,
+            consume,
+            run.send,
+            options.warn,
+            Verification(self.written.analysed, self._session, planned.moment if planned else None, self._pinned),
+            once,
+            measures_result=options.journal is not None or self._earlier.needs_core_seconds,
+            foreground=is_simple and only_ctrl_c_interrupts(),
+            tag=session_tag(self.spark),
+            keeps_metadata=self._keeps_metadata,
+            too_much=StoredLimit(self.spark).reason if planned is not None else lambda stored: None,
+        )
+
+    def _to_its_end(self, run: QueryRun, engine: SparkEngine, on_trial: bool) -> Outcome:
+        """Run the query until it ends or its timeout does, and keep what that tells its next runs."""
+        options, (planned, _) = self._options, self._planned
+        feed = options.feed() if options.feed else fixed_share(self._slots)
+        is_compared = options.guard is not None and self._use is not None
+        is_alone = is_compared and is_idle(self.spark.sparkContext)
+        # What Spark has executed as it read it is not undone.
+        timeout = None if self.written.is_command else options.timeout
+        with stopping_after(timeout, self.passed_s, run.send) as is_late:
+            try:
+                outcome = run.run(engine, feed)
+            except QueryFailedError:
+                stopped = run.outcome()
+                # Not a plan that planning, or another plan, has left little time.
+                had_time = stopped.counts.switches == 0 and 2.0 * stopped.seconds >= (timeout or 0.0)
+                if is_compared and is_late.is_set() and had_time:
+                    self._earlier.add_late(Run(stopped, planned, self._planning_s, on_trial, is_late=True))
+                raise
+        if is_compared:
+            ended = Run(outcome, planned, self._planning_s, on_trial)
+            self._earlier.add(ended, is_alone and is_idle(self.spark.sparkContext))
+        return outcome
+
+    def wanted(self, frame: DataFrame) -> DataFrame:
+        """The rows of the result that are wanted; of the query as written, as the gate has had Spark optimise it."""
+        return self._wanted_as_written if frame is self.written.analysed else self._first_of(frame)
+
+    @cached_property
+    def _wanted_as_written(self) -> DataFrame:
+        return self._first_of(self.written.analysed)
+
+    def _first_of(self, frame: DataFrame) -> DataFrame:
+        return frame if self._first is None else frame.limit(self._first)
+
+    def users(self, frame: DataFrame) -> DataFrame:
+        """The frame of the result as one of the user's session."""
+        if not self.is_planned and self._use is not None:
+            # Spark may have optimised it already. A frame that is used later may find other rows in Spark's cache then.
+            return frame
+        frame = in_session_of(self.spark, frame)
+        return showing_sources(frame, self.written.analysed) if self.is_planned else frame
+
+    def hand_over(self, result: DataFrame) -> None:
+        """Release stage outputs when nothing reads them: at once, or with the last frame derived from the result."""
+        if self._engine is None or self._engine.result_is_as_written:
+            self.close()
+            return
+        self._stop()
+        if self._checkpoints is not None:
+            self._checkpoints.release_with(result.sparkSession)
+
+    def close(self) -> None:
+        """Cancel running stages and release stage outputs."""
+        try:
+            self._stop()
+        finally:
+            # Also when a second Ctrl-C ends the waiting for stages: what they still store is deleted then.
+            self._release()
+
+    def _release(self) -> None:
+        try:
+            if self._checkpoints is not None:
+                self._checkpoints.release()
+        except (Py4JError, AttributeError, OSError) as problem:
+            # Spark has stopped, or its storage cannot be reached: the answer is still right.
+            self._options.warn(f"stage outputs could not be deleted: {describe(problem)}")
+
+    def _stop(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+
+    def _new_folder(self) -> QueryFolder | None:
+        url = self._options.checkpoint
+        if url is None:
+            return None
+        try:
+            return QueryFolder(self.spark, f"{url.rstrip('/')}/qoop-", self._number, self._options.warn)
+        except Py4JJavaError as problem:
+            raise QoopError(f"checkpoint {url!r}: {java_message(problem)}; {CHECKPOINT_WANTED}") from None
+
+    def _new_checkpoints(self) -> Checkpoints:
+        in_plan = self.is_planned and reads_partitions(self.written.analysed)
+        if self._folder is not None:
+            return FileCheckpoints(self._session, self._folder, in_plan)
+        return ExecutorCheckpoints(self._session, self._options.warn, in_plan)
+
+    def _reason_not_to_plan(self) -> str | None:
+        """Why the query is not planned, as far as that is known without planning it."""
+        if self.written.is_command:
+            return "the statement is not a SELECT"
+        if self._when == "never":
+            return "replanning is off"
+        if (reason := self._refused() if self._when == "always" else self._gated()) is not None:
+            return reason
+        if self._parsed.statement is None:
+            return self._parsed.reason
+        if self._parsed.statement.writes:
+            return "the statement is not a SELECT"
+        return None if self._when == "always" else self._said_by_earlier_runs()
+
+    def _refused(self) -> str | None:
+        """Why Spark would refuse the query as written, and not the parts of it that are planned."""
+        if is_on(self.spark, CROSS_JOINS, "true"):
+            return None
+        try:
+            self.written.analysed._jdf.queryExecution().optimizedPlan()
+        except (PySparkException, Py4JJavaError):
+            return NOT_OPTIMISED
+        return None
+
+    def _gated(self) -> str | None:
+        """Why planning the query could not pay off."""
+        gate, slots = self._broadcasting(self._options.gate, Gate()), self._slots
+        try:
+            named, length = tables_named(self.written.analysed), len(self._parsed.text)
+            inputs = read_inputs(self._wanted_as_written, gate.bytes_to_know(slots, named, length), named)
+        except (PySparkException, Py4JJavaError):
+            return NOT_OPTIMISED
+        except Py4JError:
+            return None
+        self._earlier.reads(inputs.sizes)
+        return gate.reason(inputs, slots, self._earlier.seconds, length)
+
+    def _broadcasting(self, given: Rated, usual: Rated) -> Rated:
+        """What is given, with the size up to which the session broadcasts tables, unless it has one of its own."""
+        if given.broadcast_bytes != usual.broadcast_bytes:
+            return given
+        return replace(given, broadcast_bytes=self._broadcast_bytes)
+
+    @cached_property
+    def _broadcast_bytes(self) -> float:
+        return broadcast_bytes(self.spark)
+
+    def _said_by_earlier_runs(self) -> str | None:
+        """Why the query runs as written because of its earlier runs."""
+        frame, options = self.written.analysed, self._options
+        if options.guard is None or self._use is None:
+            return None
+        chosen = (options.rules, options.cut_policy, options.model, options.gate, options.checkpoint is None)
+        try:
+            query = query_identity(frame, self._parsed.text, self._use, repr(chosen))
+            data = data_identity(frame)
+        except (PySparkException, Py4JError):
+            return None
+        return self._earlier.consult(PastRuns(query, data.digest, options.warn), data.is_complete)
+
+    def _plan(self) -> tuple[PlannedQuery | None, str | None]:
+        statement = self._parsed.statement
+        assert statement is not None
+        if not self.written.is_deterministic:
+            return None, "the query has an expression that is not deterministic"
+        if (differs := why_names_differ(self.spark)) is not None:
+            return None, differs
+        try:
+            read = files_read(self.written.analysed)
+            catalogue = SparkCatalogue(self.spark)
+            options, now = self._options, partial(current_moment, self.spark)
+            planned = _known_plans.plan(
+                statement,
+                catalogue,
+                catalogue.statistics,
+                options.cut_policy,
+                self._broadcasting(options.model, CostModel()),
+                now,
+                fewer_stages=self._when == "auto",
+                findings=self._earlier.findings,
+            )
+            self._pinned = pin_tables(read, self._session, catalogue.frames())
+        except (CannotSplitError, NoSnapshotError) as reason:
+            return None, str(reason)
+        except QoopError as reason:
+            # Spark has accepted the query, so the planner lacks support for it.
+            return None, f"the planner does not support the query: {reason}"
+        except Exception as problem:
+            if was_cancelled(problem):
+                raise QueryFailedError(message_of(problem)) from problem
+            return None, f"the planner failed: {describe(problem)}"
+        return planned, None
+
+
+def _plans_when(spark: SparkSession, options: Options) -> PlanWhen:
+    """Which queries are planned.
+
+    Raises:
+        QoopError: the session's setting is not one of the values.
+    """
+    chosen = options.plan or spark.conf.get(PLAN_SETTING, "auto")
+    if chosen not in get_args(PlanWhen):
+        raise QoopError(f"{PLAN_SETTING} {chosen!r}: {PLAN_WANTED}")
+    if chosen == "never" or not options.replanning:
+        return "never"
+    return "always" if chosen == "always" or options.rules.force or options.cut_policy.everywhere else "auto"
