@@ -6,13 +6,14 @@ import uuid
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar, get_args
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.computed_once import computed_once
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints
 from qoop.engine.executors import usual_slots
@@ -138,14 +139,13 @@ class SessionQuery:
         """Whether it has candidate plans; plans it when first asked."""
         return self._planned[0] is not None
 
-    @cached_property
+    @computed_once
     def _planned(self) -> tuple[PlannedQuery | None, str | None]:
         """The query with its candidate plans, or why it has none."""
         reason = self._reason_not_to_plan()
         if reason is not None:
             return None, reason
         started = time.monotonic()
-        self._session = query_session(self.spark)
         try:
             return self._plan()
         finally:
@@ -228,7 +228,7 @@ class SessionQuery:
         """The rows of the result that are wanted; of the query as written, as the gate has had Spark optimise it."""
         return self._wanted_as_written if frame is self.written.analysed else self._first_of(frame)
 
-    @cached_property
+    @computed_once
     def _wanted_as_written(self) -> DataFrame:
         return self._first_of(self.written.analysed)
 
@@ -319,7 +319,7 @@ class SessionQuery:
             inputs = read_inputs(self._wanted_as_written, gate.bytes_to_know(slots, named, length), named)
         except (PySparkException, Py4JJavaError):
             return NOT_OPTIMISED
-        except Py4JError:
+        except Exception:  # noqa: BLE001 - what cannot be read of a plan keeps no query from being planned
             return None
         self._earlier.reads(inputs.sizes)
         return gate.reason(inputs, slots, self._earlier.seconds, length)
@@ -330,7 +330,7 @@ class SessionQuery:
             return given
         return replace(given, broadcast_bytes=self._broadcast_bytes)
 
-    @cached_property
+    @computed_once
     def _broadcast_bytes(self) -> float:
         return broadcast_bytes(self.spark)
 
@@ -343,7 +343,7 @@ class SessionQuery:
         try:
             query = query_identity(frame, self._parsed.text, self._use, repr(chosen))
             data = data_identity(frame)
-        except (PySparkException, Py4JError):
+        except Exception:  # noqa: BLE001 - a query that cannot be recognised has no earlier runs
             return None
         return self._earlier.consult(PastRuns(query, data.digest, options.warn), data.is_complete)
 
@@ -355,6 +355,7 @@ class SessionQuery:
         if (differs := why_names_differ(self.spark)) is not None:
             return None, differs
         try:
+            self._session = query_session(self.spark)
             read = files_read(self.written.analysed)
             catalogue = SparkCatalogue(self.spark)
             options, now = self._options, partial(current_moment, self.spark)

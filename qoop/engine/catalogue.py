@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from qoop.engine.column_statistics import SIMILAR, catalogue_statistics, rows_and_bytes, with_analysed
 from qoop.engine.identity import data_identity, query_identity
-from qoop.engine.listings import file_index, paths_listed
+from qoop.engine.listings import file_index, first_listed
 from qoop.engine.scala import UNKNOWN_BYTES, as_float, items, leaves
 from qoop.engine.session import is_on, syntax_of
 from qoop.estimate.statistics import UNKNOWN, ColumnStatistics, TableStatistics, Value, distinct_values
@@ -57,6 +57,9 @@ MAX_FILTERED = 256e6
 LOCAL = "file:"
 
 PRUNING = "spark.sql.optimizer.dynamicPartitionPruning.enabled"
+
+MAX_FILES = 50_000
+"""The paths of how many files of a table are fetched: those of a million are hundreds of megabytes of text."""
 
 MAX_SAMPLED = 1000
 """The samples of how many tables are kept."""
@@ -97,12 +100,12 @@ class SparkCatalogue:
             frame = self._frame(table)
             assert frame is not None
             plan = frame._jdf.queryExecution().optimizedPlan()
-            paths = _paths(plan, self._spark)
-            files = _plain_parquet(paths)
+            count, paths = _listed(plan, self._spark)
+            files = _plain_parquet(paths) if count == len(paths) else []
             found = cached_statistics(files) if files else _by_spark_once(frame)
             if paths and not files:
                 found = _counted(found, plan)
-            found = replace(_with_partitions(found, frame, plan, paths), files=float(len(paths)))
+            found = replace(_with_partitions(found, frame, plan, paths), files=float(count))
             known = with_analysed(found, catalogue_statistics(plan))
             if not is_on(self._spark, PRUNING):
                 known = replace(known, partitioned_by=frozenset())
@@ -134,15 +137,15 @@ def local_catalogue() -> Iterator[SparkCatalogue]:
         spark.stop()
 
 
-def _paths(plan: Any, spark: SparkSession) -> list[str]:
-    """The files that a plan reads, if it does nothing else."""
+def _listed(plan: Any, spark: SparkSession) -> tuple[int, list[str]]:
+    """How many files a plan reads, if it does nothing else, and their paths, or of many the first."""
     if plan.getClass().getSimpleName() != "LogicalRelation":
-        return []
+        return 0, []
     try:
-        return paths_listed(plan.relation().location(), spark)
+        return first_listed(plan.relation().location(), spark, MAX_FILES)
     except Py4JError:
         # Not a relation of files.
-        return []
+        return 0, []
 
 
 def _with_partitions(known: TableStatistics, frame: DataFrame, plan: Any, paths: Sequence[str]) -> TableStatistics:

@@ -4,12 +4,12 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, Protocol, cast
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from qoop.computed_once import computed_once
 from qoop.engine.scala import items
 from yarn_plugin.errors import describe
 from yarn_plugin.quantities import count
@@ -66,7 +66,7 @@ class Executors:
         """Whether executors can be added and removed; not in local mode."""
         return not LOCAL.match(self._context.master)
 
-    @cached_property
+    @computed_once
     def _scala(self) -> Any:
         return self._context._jsc.sc()
 

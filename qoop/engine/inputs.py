@@ -4,15 +4,15 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import MAX_FIELDS, UNKNOWN_BYTES, items, leaves, printed
+from qoop.engine.session import is_on
 from qoop.estimate.gate import Inputs
 from qoop.latest import Latest
 
@@ -45,8 +45,7 @@ _listed: Latest[tuple[str, ...], _Listed] = Latest(MAX_LISTED)
 NO_TABLES = ("CTERelationRef", "OneRowRelation", "LocalRelation")
 """Leaves of plans that read no table, as Spark prints them."""
 
-FEW = 2
-"""How many subqueries are sized one by one."""
+COST_BASED = "spark.sql.cbo.enabled"
 
 LIMIT = re.compile(r"(?:Global|Local)Limit (\d+)\b")
 """A limit, as Spark prints it."""
@@ -95,7 +94,7 @@ def read_inputs(frame: DataFrame, enough: float, named: int = 0) -> Inputs:
     """
     plan = frame._jdf.queryExecution().optimizedPlan()
     without_delay(frame.sparkSession)
-    _size(plan)
+    _size(plan, frame.sparkSession)
     text = printed(plan, sizes=True)
     operators = list(_operators(text))
     # Columns of the result need not be named by an operator.
@@ -125,18 +124,19 @@ def tables_named(frame: DataFrame) -> int:
     return sum(bool(line) and not line.startswith(NO_TABLES) for line in lines)
 
 
-def _size(plan: Any) -> None:
-    """Let Spark size all operators of a plan and of its subqueries."""
-    plan.stats()
-    subqueries = plan.subqueriesAll()
-    # Of a union Spark sizes all parts in one call. Its cost-based optimiser does so only if their columns are the same.
-    with suppress(Py4JError):
-        if subqueries.size() > FEW:
-            union = java_class(plan, "org.apache.spark.sql.catalyst.plans.logical.Union")
-            union(subqueries, False, False).stats()
-            return
-    for part in items(subqueries):
-        part.stats()
+def _size(plan: Any, session: SparkSession) -> None:
+    """Let Spark size the leaves of a plan and of its subqueries.
+
+    The operators above take its cost-based optimiser long, and when it plans the query it sizes them again.
+    """
+    union = java_class(plan, "org.apache.spark.sql.catalyst.plans.logical.Union")
+    found = union(plan.subqueriesAll().appended(plan), False, False).collectLeaves()
+    if is_on(session, COST_BASED, "false"):
+        # It takes no union of leaves whose columns are others.
+        for leaf in items(found):
+            leaf.stats()
+    else:
+        union(found, False, False).stats()
 
 
 def _operators(text: str) -> Iterator[_Operator]:

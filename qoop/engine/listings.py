@@ -3,11 +3,11 @@
 import re
 import uuid
 from collections.abc import Callable, Collection
-from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from qoop.computed_once import computed_once
 from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import items, sequence
 from qoop.engine.session import CATALYST
@@ -38,11 +38,22 @@ def identity_of(session: SparkSession, value: Any) -> int:
 
 
 def paths_listed(index: Any, session: SparkSession) -> list[str]:
-    """The paths of the files of an index, fetched at once: a call for each takes 0.1 ms, and there may be thousands."""
+    """The paths of the files of an index."""
+    return first_listed(index, session)[1]
+
+
+def first_listed(index: Any, session: SparkSession, most: int | None = None) -> tuple[int, list[str]]:
+    """How many files an index has, and their paths, or of many the first.
+
+    They are fetched at once: a call for each takes 0.1 ms, and there may be thousands.
+    """
     without_delay(session)
     if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
         index = index.filterPartitions(sequence(session._jvm, []))
-    return LISTED.findall(str(index.allFiles().mkString("\n")))
+    files = index.allFiles()
+    count = int(files.size())
+    fetched = files if most is None or count <= most else files.take(most)
+    return count, LISTED.findall(str(fetched.mkString("\n")))
 
 
 def with_copies(plan: Any, copied: Callable[[Any], Any], jvm: Any) -> Any:
@@ -101,7 +112,7 @@ class Copier:
         """A copy with the same files, folders and partitions."""
         return self._kryo.copyShallow(index)
 
-    @cached_property
+    @computed_once
     def _kryo(self) -> Any:
         kryo = java_class(self._jvm, "com.esotericsoftware.kryo.Kryo")()
         kryo.setInstantiatorStrategy(java_class(self._jvm, "org.objenesis.strategy.StdInstantiatorStrategy")())

@@ -4,11 +4,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.engine.one_by_one import OneByOne
 from qoop.engine.persisted import define_view
 from qoop.engine.verification import has_exact_values
 
@@ -78,7 +80,7 @@ class PreparedQueries:
 
     def __init__(self, name: str, session: SparkSession, views: StageViews) -> None:
         self._session, self._views = session, views
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-prepare")
+        self._thread = OneByOne(f"{name}-prepare")
         self._queries: dict[str, Future[AnalysedQuery | None]] = {}
         self._closed = threading.Event()
         self._lock = threading.Lock()
@@ -87,7 +89,7 @@ class PreparedQueries:
         """Analyse a query that reads these views once they are defined. Returns immediately."""
         with self._lock:
             if not self._closed.is_set() and query not in self._queries:
-                self._queries[query] = self._thread.submit(self._analysed_later, query, reads)
+                self._queries[query] = self._thread.submit(partial(self._analysed_later, query, reads))
 
     def take(self, query: str, reads: Collection[str], stored: bool = True) -> AnalysedQuery:
         """The analysed query, to be computed once; `stored`: whether its rows are stored.
@@ -106,7 +108,7 @@ class PreparedQueries:
         """Prepare no more queries."""
         with self._lock:
             self._closed.set()
-            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread.close()
 
     def _analysed_later(self, query: str, reads: Collection[str]) -> AnalysedQuery | None:
         """The analysed query; None if a view is missing, or anything fails: it is then tried again as it starts."""

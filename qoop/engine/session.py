@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.computed_once import computed_once
 from qoop.engine.connection import java_class
 from qoop.engine.scala import is_cut, items, printed, sequence, stored_rows
 from qoop.errors import QoopError
@@ -281,7 +281,7 @@ class QueryAsWritten:
         """The result as Spark analysed it first; computed through `frame` alone."""
         return self._first
 
-    @cached_property
+    @computed_once
     def columns(self) -> list[tuple[str, str]]:
         """Names and types of the result."""
         return columns_of(self._first)
@@ -291,7 +291,7 @@ class QueryAsWritten:
         """Whether all expressions, also those in views, are deterministic by Spark's judgement."""
         return bool(self._first._jdf.queryExecution().analyzed().deterministic())
 
-    @cached_property
+    @computed_once
     def reads_stored_rows(self) -> bool:
         """Whether it reads rows of an earlier answer, which may have other values when they are computed again."""
         return bool(stored_rows(self._first._jdf.queryExecution().analyzed()))

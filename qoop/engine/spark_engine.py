@@ -3,9 +3,10 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pyspark import InheritableThread
@@ -24,6 +25,7 @@ from qoop.engine.failures import (
 )
 from qoop.engine.garbage import GARBAGE, free_room
 from qoop.engine.jobs import core_seconds, tagged, tagged_beside
+from qoop.engine.one_by_one import OneByOne
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of, with_columns_like
 from qoop.engine.snapshot import NoSnapshotError, refuse_cached_files
@@ -113,7 +115,7 @@ class SparkEngine:
         self._tag, self._keeps_metadata = tag, keeps_metadata
         self._storing: set[str] = set()
         self._verification = verification
-        self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
+        self._checks = OneByOne(f"{name}-check")
         self._compared_next: Callable[[], str] | None = None
         self._definitions: dict[str, str] = {}
         self.result: Any = None
@@ -213,7 +215,7 @@ class SparkEngine:
         with self._lock:
             definitions = dict(self._definitions)
         self._compared_next = None
-        return self._checks.submit(self._check, composed(query, definitions), last=True)
+        return self._checks.submit(partial(self._check, composed(query, definitions), last=True))
 
     def cancel(self, stages: tuple[StageId, ...]) -> None:
         """Cancel stages; each emits an event when it has stopped. Those that have ended already are ignored."""
@@ -229,7 +231,7 @@ class SparkEngine:
     def close(self) -> None:
         """Cancel running stages and wait for them, so that nothing is computed or stored any more."""
         self._closed.set()
-        self._checks.shutdown(wait=False, cancel_futures=True)
+        self._checks.close()
         self._prepared.close()
         self._target.close()
         with self._lock:

@@ -5,11 +5,12 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.computed_once import computed_once
 from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import is_cut, items, leaves, printed, sequence
 from qoop.engine.session import comparing_session
@@ -80,23 +81,23 @@ class Verification:
         self._expected: str | None = None
         self._verdicts: dict[tuple[str, int], str | None] = {}
 
-    @cached_property
+    @computed_once
     def _reader(self) -> "_PlanReader":
         return _PlanReader(self._same)
 
-    @cached_property
+    @computed_once
     def _session(self) -> SparkSession:
         session = comparing_session(self._stages)
         for relation in self._pinned:
             keep(relation, session)
         return session
 
-    @cached_property
+    @computed_once
     def _printed(self) -> str:
         """The query as written, as Spark prints its plan."""
         return printed(self._written._jdf.queryExecution().analyzed())
 
-    @cached_property
+    @computed_once
     def _may_change(self) -> bool:
         """Whether other sessions can give a name that the query reads another meaning.
 

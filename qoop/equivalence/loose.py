@@ -10,7 +10,7 @@ from typing import Any
 
 from qoop.equivalence.exact import COLLATED
 from qoop.equivalence.expression import INTEGERS, Expr, type_of
-from qoop.equivalence.meanings import meanings, parts
+from qoop.equivalence.meanings import columns_below, meanings, parts
 from qoop.equivalence.relation import Source
 
 COARSE = {
@@ -38,6 +38,15 @@ MAPS = {
     "TransformKeys", "TransformValues",
 }  # fmt: skip
 """Functions that make maps."""
+
+DOUBLES = {
+    "Average", "CumeDist", "KllSketchGetQuantileDouble", "KllSketchGetQuantileFloat", "KllSketchGetRankBigint",
+    "KllSketchGetRankDouble", "KllSketchGetRankFloat", "Median", "MonthsBetween", "PercentRank", "Percentile",
+    "PercentileCont",
+}  # fmt: skip
+"""Functions that return floating-point numbers and need not be given any."""
+
+AGGREGATE = ("call", "AggregateExpression")
 
 NUMBERS = {*INTEGERS, "float", "double", "boolean"}
 """Types to which a cast has equal results for values that are equal; decimals are others."""
@@ -80,7 +89,7 @@ def has_loose(expr: Any, sources: Mapping[int, Source]) -> bool:
 
 def _is_loose(part: tuple[Any, ...]) -> bool:
     if part[:1] == ("call",):
-        return part[1] == "Collate" or part[1] in MAPS or (part[1] in OPAQUE and _is_loose_type(_declared(part)))
+        return part[1] in {"Collate", *MAPS, *DOUBLES} or (part[1] in OPAQUE and _is_loose_type(_declared(part)))
     if part[:1] not in (("column",), ("cast",), ("literal",)):
         return False
     return _is_loose_type(type_of(part) or "")
@@ -96,24 +105,37 @@ def _declared(call: tuple[Any, ...]) -> str | None:
     return next((str(value) for name, value in call[2] if name == "dataType"), None)
 
 
-def tells_apart(expr: Any) -> bool:
-    """Whether an expression may differ for values that are equal."""
-    match expr:
-        case ("column", _, ("passed", hidden), *_):
-            # Of sorts, windows and limits nothing else says what they are given.
-            return tells_apart(hidden)
-        case ("column", _, ("expanded", hidden), *_):
-            return any(map(tells_apart, hidden))
-        case ("column" | "literal", *_):
-            return False
-        case ("call", kind, details, operands) if kind in COARSE or PADDING in details:
-            return any(map(tells_apart, operands))
-        case ("call", "StringRPad", _, (text, length, ("literal", _, " "))):
-            return tells_apart(text) or tells_apart(length)
-        case ("cast", kind, operand, _) if kind in NUMBERS or kind.startswith("decimal"):
-            return tells_apart(operand) or is_collated(operand)
-        case ("and" | "or" | "not" | "=" | "<" | "<=" | "coalesce" | "struct", *operands):
-            return any(map(tells_apart, operands))
-        case (str(), *_):
-            return any(map(_is_loose, parts(expr)))
-    return isinstance(expr, tuple | frozenset) and any(map(tells_apart, expr))
+def tells_apart(expr: Any, sources: Mapping[int, Source]) -> bool:
+    """Whether an expression, or what its columns stand for, may differ for values that are equal."""
+    pending, seen = [expr], set[int]()
+    while pending:
+        one = pending.pop()
+        if not isinstance(one, tuple | frozenset) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        match one:
+            case ("column", identity, tuple() as key, *_) if not _is_evaluated(key):
+                pending += columns_below(sources.get(identity), key)
+            case ("column" | "literal", *_):
+                continue
+            case ("call", kind, details, operands) if kind in COARSE or PADDING in details:
+                pending += operands
+            case ("call", "StringRPad", _, (text, length, ("literal", _, " "))):
+                pending += (text, length)
+            case ("cast", kind, operand, _) if kind in NUMBERS or kind.startswith("decimal"):
+                if is_collated(operand):
+                    return True
+                pending.append(operand)
+            case ("and" | "or" | "not" | "=" | "<" | "<=" | "coalesce" | "struct", *operands):
+                pending += operands
+            case (str(), *_):
+                if any(map(_is_loose, parts(one))):
+                    return True
+            case _:
+                pending += one
+    return False
+
+
+def _is_evaluated(key: tuple[Any, ...]) -> bool:
+    """Whether a column is what aggregates or window functions make of many rows, below which no filter is moved."""
+    return key[0] == "window" or (key[0] == "result" and any(part[:2] == AGGREGATE for part in parts(key)))

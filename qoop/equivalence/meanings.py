@@ -1,6 +1,7 @@
 """What expressions stand for, below the operators and functions that Spark's optimiser sees through."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from qoop.equivalence.expression import Expr, type_of
@@ -24,7 +25,7 @@ def meanings(exprs: Iterable[Expr], sources: Mapping[int, Source]) -> Iterator[E
         seen.add(id(one))
         match one:
             case ("column", identity, tuple() as key, *_):
-                pending += _columns_below(sources.get(identity), key)
+                pending += columns_below(sources.get(identity), key)
                 continue
             case ("cast", kind, operand, _) if kind == "string" or type_of(operand) is None:
                 pending.append(operand)
@@ -36,7 +37,7 @@ def meanings(exprs: Iterable[Expr], sources: Mapping[int, Source]) -> Iterator[E
         yield one
 
 
-def _columns_below(source: Source | None, key: tuple[Any, ...]) -> Iterable[Expr]:
+def columns_below(source: Source | None, key: tuple[Any, ...]) -> Iterable[Expr]:
     """What a column of an operator is made of."""
     match key:
         case ("place", int() as place):
@@ -46,8 +47,11 @@ def _columns_below(source: Source | None, key: tuple[Any, ...]) -> Iterable[Expr
     return [key[-1]]
 
 
-def parts(expr: Any) -> Iterator[tuple[Any, ...]]:
-    """The tuples in an expression, each once; of a column also those in what it stands for."""
+def parts(expr: Any, sources: Mapping[int, Source] = MappingProxyType({})) -> Iterator[tuple[Any, ...]]:
+    """The tuples in an expression, each once; of a column also those in what it stands for.
+
+    `sources`: the operators below, among them unions, of whose columns the branches are not in the expression.
+    """
     pending, seen = [expr], set[int]()
     while pending:
         part = pending.pop()
@@ -57,3 +61,5 @@ def parts(expr: Any) -> Iterator[tuple[Any, ...]]:
         pending += part
         if isinstance(part, tuple):
             yield part
+            if part[:1] == ("column",) and part[2][:1] == ("place",):
+                pending += columns_below(sources.get(part[1]), part[2])

@@ -39,8 +39,8 @@ def changed_by_optimiser(relation: Relation) -> str | None:
     if _finds_zero(alone, sources):
         return "Spark may not find -0.0 in files by a comparison with zero"
     loose = {source.kind for source in sources.values() if has_loose(_keys(source), sources)}
-    telling = any(map(tells_apart, alone)) and (bool(loose) or _equals_loose(conditions, sources))
-    if telling or (loose & GROUPING and any(map(tells_apart, map(_computed, relations)))):
+    telling = any(tells_apart(one, sources) for one in alone) and (bool(loose) or _equals_loose(conditions, sources))
+    if telling or (loose & GROUPING and any(tells_apart(_computed(one), sources) for one in relations)):
         return "an expression tells values apart that are equal (0.0 and -0.0, maps, or texts under a collation)"
     if any(map(_is_filter, sources.values())):
         return "Spark makes a filter of EXCEPT between the rows of the same tables"
@@ -114,7 +114,7 @@ def _keys(source: Source) -> tuple[Any, ...]:
 
 def _equals_loose(conditions: list[Expr], sources: Mapping[int, Source]) -> bool:
     """Whether a condition takes such values for equal."""
-    equalities = (part for part in parts(conditions) if part[:1] not in (("<",), ("<=",)))
+    equalities = (part for part in parts(conditions, sources) if part[:1] not in (("<",), ("<=",)))
     return any(has_loose(compared(part), sources) for part in equalities)
 
 

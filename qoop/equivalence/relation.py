@@ -48,6 +48,11 @@ class Block:
     conditions: set[Expr] = field(default_factory=set)
     sides: list[Side] = field(default_factory=list)
 
+    @property
+    def is_one_row(self) -> bool:
+        """Whether it is one row, which reads nothing: a SELECT without FROM."""
+        return not (self.sources or self.conditions or self.sides)
+
     def joined_with(self, other: "Block") -> "Block":
         """The inner join of two blocks, without a condition."""
         return Block(self.sources + other.sources, self.conditions | other.conditions, self.sides + other.sides)

@@ -119,10 +119,12 @@ def _is_reordered(part: tuple[Any, ...], sources: Mapping[int, Source], sums: se
 
 
 def _overflow(computes: str, constants: list[Expr]) -> bool:
-    """Whether integers are too large when they are added or multiplied."""
+    """Whether integers, or some of them, are too large when they are added or multiplied."""
     known = [one for one in constants if one[0] == "literal" and one[1] in INTEGERS and one[2] is not None]
     values = [int(one[2]) for one in known]
-    return len(known) > 1 and not fits(sum(values) if computes == "Add" else prod(values), known[0][1])
+    added = (sum(value for value in values if value > 0), sum(value for value in values if value < 0))
+    largest = added if computes == "Add" else (prod(abs(value) for value in values if value),)
+    return len(known) > 1 and not all(fits(value, known[0][1]) for value in largest)
 
 
 def _compares_clocks(part: tuple[Any, ...], sources: Mapping[int, Source]) -> bool:

@@ -456,6 +456,9 @@ class _Translator:
         relation = self.relation(node.fields["plan"])
         if node.kind == "Exists":
             relation = Relation(relation.block, ())
+        elif node.kind == "ScalarSubquery" and relation.block.is_one_row:
+            # As Spark does first (OptimizeOneRowRelationSubquery).
+            return relation.outputs[0]
         return ("subquery", node.kind, relation)
 
     def expression_of_field(self, value: Any) -> Any:

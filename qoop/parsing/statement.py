@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
+from qoop.computed_once import computed_once
 from qoop.errors import CannotSplitError, QuerySyntaxError
 from qoop.latest import Latest
 from qoop.parsing.spark_sql import DIALECT, USUAL, Syntax, check_can_be_written
@@ -83,7 +83,7 @@ class ParsedText:
         """Whether it is known to be a statement that returns none."""
         return not ROWS_RETURNED.match(self.text) and self.statement is not None and self.statement.writes
 
-    @cached_property
+    @computed_once
     def _parsed(self) -> tuple[Statement | None, str | None]:
         key = self.text, self._syntax()
         known = _parsed_before.get(key) or _try_to_parse(*key)
@@ -97,6 +97,10 @@ _parsed_before: Latest[tuple[str, Syntax], tuple[Statement | None, str | None]] 
 
 def _try_to_parse(text: str, syntax: Syntax) -> tuple[Statement | None, str | None]:
     """The statement, or why only Spark can understand it."""
+    # Of values that are inserted only the first is parsed, in place of all: there may be very many.
+    values = INSERTED_VALUES.match(text)
+    if values is not None and not QUERY_WORDS.search(text):
+        text = f"{values[1]} (1)"
     try:
         return parse_statement(text, syntax), None
     except (CannotSplitError, QuerySyntaxError) as problem:
@@ -104,6 +108,14 @@ def _try_to_parse(text: str, syntax: Syntax) -> tuple[Statement | None, str | No
     except Exception as problem:  # noqa: BLE001 - whatever fails in the parser, Spark may run the text
         return None, f"the planner failed: {describe(problem)}"
 
+
+INSERTED_VALUES = re.compile(
+    r"(\s*INSERT\s+(?:INTO|OVERWRITE)\b[^()']*(?:\([^()]*\)[^()']*)?\bVALUES)\s*\(", re.IGNORECASE
+)
+"""How a text begins that inserts values, up to the first of them."""
+
+QUERY_WORDS = re.compile(r"\b(?:SELECT|UNION|EXCEPT|MINUS|INTERSECT|FROM)\b", re.IGNORECASE)
+"""Without any of these a statement that inserts values has no query."""
 
 ROWS_RETURNED = re.compile(r"\s*(?:SELECT|WITH)\b(?!.*\bINSERT\b)", re.IGNORECASE | re.DOTALL)
 """How a text begins that need not be parsed to know that it stores no rows."""

@@ -76,6 +76,9 @@ from qoop.replan.state import Running, Share, State
 MAX_ATTEMPTS = 4
 """Attempts at a stage that fails for reasons outside the query (as Spark's task attempts)."""
 
+MAX_LOST = 4
+"""How often the output of a stage may be lost: more often than that, the query keeps none on executors."""
+
 COLD_START_S = 10.0
 """Seconds that executors may need to start up; until a stage was measured, none counts as late before that."""
 
@@ -352,8 +355,15 @@ def _apply_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[
         return state, [], lost
     # Stages that are reading it continue: Spark recomputes what is missing, or they fail and are retried.
     ready = {other: rows for other, rows in state.ready.items() if other != stage}
-    state = replace(state, ready=ready, counts=replace(state.counts, lost=state.counts.lost + 1))
-    return state, [], LostOutput(stage, state.estimator.query.name_of(stage).aliases, reason)
+    losses = {**state.losses, stage: state.losses.get(stage, 0) + 1}
+    state = replace(state, ready=ready, losses=losses, counts=replace(state.counts, lost=state.counts.lost + 1))
+    aliases, times = state.estimator.query.name_of(stage).aliases, losses[stage]
+    if times > MAX_LOST and RESULT not in state.running:
+        # Spark alone computes again what its shuffles have lost, not whole stages.
+        cause = FailedStage(stage, aliases, f"its output was lost {times} times, the last time since {reason}")
+        state, commands = run_as_written(state, cause)
+        return state, list(commands), None
+    return state, [], LostOutput(stage, aliases, reason)
 
 
 def _without(state: State, stages: Iterable[StageId]) -> State:

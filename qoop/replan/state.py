@@ -86,10 +86,10 @@ class State:
     output is stored, and their row counts. `usage`: until the last event. `decided_slots`: the slots for which the
     present plan was chosen. `stragglers`: late stages that a switch cancelled, and stages that outgrew their estimates,
     until they are measured. `stopped`: cancelled stages that can be resumed. `awaiting_cancel`: cancelled stages that
-    still run. `confirmed`: the last share that was confirmed to the arbiter. `progress_at`: when the progress of
-    running stages was last updated. `started_at`: when the first stage started. `timer_at`: when running stages are
-    compared with their estimates next. `held_until`: until then the present plan stays: `HELD_FACTOR` times what its
-    earlier runs took.
+    still run. `attempts`, `losses`: how often stages failed, and their outputs were lost. `confirmed`: the last share
+    that was confirmed to the arbiter. `progress_at`: when the progress of running stages was last updated.
+    `started_at`: when the first stage started. `timer_at`: when running stages are compared with their estimates next.
+    `held_until`: until then the present plan stays: `HELD_FACTOR` times what its earlier runs took.
     """
 
     plans: tuple[Plan, ...]
@@ -108,6 +108,7 @@ class State:
     stopped: dict[StageId, StoppedStage] = field(default_factory=dict)
     awaiting_cancel: frozenset[StageId] = frozenset()
     attempts: dict[StageId, int] = field(default_factory=dict)
+    losses: dict[StageId, int] = field(default_factory=dict)
     progress_at: float = 0.0
     started_at: float | None = None
     timer_at: float | None = None

@@ -653,6 +653,8 @@ def edges(spark, tmp_path_factory):
         "hundred": "SELECT id FROM range(100)",
         "wide": "SELECT id, s COLLATE UNICODE_CI AS s FROM VALUES (1L, '\uff11'), (2L, '1') AS w(id, s)",
         "dots": "SELECT id, s COLLATE UTF8_LCASE AS s FROM VALUES (1L, '\u0130'), (2L, 'i\u0307') AS d(id, s)",
+        "months": "SELECT * FROM VALUES (1L, DATE '2024-01-31', DATE '2024-01-31'), "
+        "(2L, DATE '2024-03-31', DATE '2024-01-31') AS m(id, x, y)",
         "long_s": "SELECT 1L AS id, '\u017fap' COLLATE UTF8_LCASE AS s",
     }
     for name, query in tables.items():
@@ -666,6 +668,7 @@ def edges(spark, tmp_path_factory):
 
 TWICE = "SELECT 1 AS part, {read} AS x FROM p UNION ALL SELECT 2, {read} FROM p"
 COUNTED = "SELECT {key}, count(*) AS n FROM {table} a JOIN ids USING (id) GROUP BY {key}"
+BOTH = "SELECT 1 AS part, {read} FROM {rows} UNION ALL SELECT 2, {read} FROM {rows}"
 BELOW = "WITH p AS (SELECT DISTINCT a.id, d FROM below a JOIN hundred r ON a.id = r.id) "
 FOUND = (
     "SELECT 1 AS part, id AS x FROM p WHERE {found} UNION ALL SELECT 2, id FROM p WHERE {found} UNION ALL SELECT 3, 0"
@@ -764,6 +767,24 @@ ZEROS = "SELECT z.d FROM zeros z JOIN ids i ON z.id = i.id JOIN ids k ON k.id = 
         "UNION ALL SELECT 0, 0",
         "SELECT a.id, 1 AS x FROM below a JOIN hundred r ON a.id = r.id JOIN (SELECT DISTINCT 0.0D AS z FROM ids) c "
         "ON a.d = c.z UNION ALL SELECT 0, 0",
+        "WITH p AS (SELECT STRING(a.d) AS t, count(*) AS n FROM zeros a JOIN zeros c ON a.d = c.d GROUP BY ALL) "
+        + BOTH.format(read="n", rows="p WHERE t = '0.0'"),
+        "WITH p AS (SELECT z.d, STRING(z.d) AS t FROM zeros z JOIN ids i ON z.id = i.id "
+        "UNION ALL SELECT z.d, STRING(z.d) FROM zeros z JOIN ids i ON z.id = i.id) "
+        + BOTH.format(read="c.id", rows="p JOIN zeros c ON p.d = c.d WHERE p.t = '0.0'"),
+        "WITH p AS (SELECT b.d, b.t FROM ids i JOIN ids j ON i.id = j.id "
+        "LEFT JOIN (SELECT id, d, STRING(d) AS t FROM zeros) b ON b.id = i.id) "
+        "SELECT p.t, c.id FROM p JOIN zeros c ON p.d = c.d WHERE p.t = '0.0'",
+        "WITH p AS (SELECT (SELECT upper(a.s)) AS u FROM one a JOIN ids i ON a.id = i.id) "
+        + TWICE.format(read="lower(u)"),
+        BELOW + FOUND.format(found="(SELECT p.d = 0.0D)"),
+        "SELECT STRING(b.d) AS x, STRING(c.d) AS y FROM one a JOIN zeros b ON a.d = b.d JOIN zeros c ON a.d = c.d "
+        "WHERE (SELECT STRING(a.d)) = '0.0'",
+        "WITH g AS (SELECT DISTINCT -months_between(e.x, e.y) AS m FROM months e JOIN ids i ON e.id = i.id), "
+        "p AS (SELECT m FROM g WHERE STRING(m) = '-0.0') " + BOTH.format(read="count(*) AS n", rows="p"),
+        "WITH p AS (SELECT x.d AS d1, x.d = y.d AS e FROM zeros x JOIN zeros y ON x.id + y.id > 0 "
+        "UNION ALL SELECT x.d, x.d = y.d FROM zeros x JOIN zeros y ON x.id + y.id > 0) "
+        + BOTH.format(read="count(*) AS n", rows="p WHERE e AND STRING(d1) = '0.0'"),
     ],
 )
 def test_what_sparks_optimiser_changes_is_as_in_one_piece(spark, edges, text):

@@ -16,6 +16,9 @@ def literal(text, kind="double"):
     return ("literal", kind, text)
 
 
+TEXT = ("cast", "string", column("double"), "UTC")
+
+
 def reason(*conditions, outputs=(), table="t in files"):
     return changed_by_optimiser(Relation(Block([Source(1, "table", (table,))], {*conditions}), outputs))
 
@@ -79,6 +82,34 @@ def test_a_filter_finer_than_equality_matters_where_values_are_taken_for_equal()
     assert reason(joined) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "key", "is_finer"),
+    [
+        ("aggregate", ("group", TEXT), True),
+        ("aggregate", ("result", ("call", "Concat", (), (TEXT,))), True),
+        ("aggregate", ("result", ("call", "AggregateExpression", (), (("call", "Max", (), (TEXT,)),))), False),
+        ("Window", ("window", ("call", "WindowExpression", (), (TEXT,))), False),
+        ("LeftOuter", ("joined", TEXT), True),
+        ("union", ("place", 0), True),
+    ],
+)
+def test_a_filter_is_finer_than_equality_below_other_operators(kind, key, is_finer):
+    """Not below those that make one value of many rows."""
+    made, branch = ("column", 3, key, "string"), Relation(Block(), (TEXT,))
+    sources = [Source(1, "table", ("t",)), Source(2, "table", ("u",)), Source(3, kind, (), (branch,))]
+    joined = equal(column("double"), column("double", 2))
+    found = changed_by_optimiser(Relation(Block(sources, {equal(made, literal("0.0", "string")), joined}), ()))
+    assert (found is not None) == is_finer
+
+
+def test_what_returns_floating_point_numbers_of_other_values():
+    months = ("call", "UnaryMinus", (), (("call", "MonthsBetween", (), (column("date"), column("date"))),))
+    distinct = Source(2, "Distinct", (frozenset({months}),), (Relation(Block(), (months,)),))
+    finer = equal(("cast", "string", ("column", 2, ("passed", months), "double"), None), literal("-0.0", "string"))
+    sources = [Source(1, "table", ("t",)), distinct]
+    assert "tells values apart" in (changed_by_optimiser(Relation(Block(sources, {finer}), ())) or "")
+
+
 def test_functions_of_functions_are_found_through_columns_of_operators():
     made = ("call", "Upper", (("child", 0),), (column("string"),))
     for read in (made, ("column", 2, ("result", made), "string"), ("cast", "string", made, "UTC")):
@@ -105,6 +136,7 @@ def number(value):
         (("call", "TryAdd", (), (add(add(column("integer"), number(1)), number(1)),)), True),
         (add(add(column("integer"), number(2**31 - 1)), number(1)), True),
         (add(number(1), ("column", 2, ("result", add(column("integer"), number(2**31 - 1))), "integer")), True),
+        (add(add(add(column("integer"), number(-10)), number(2**31 - 1)), number(5)), True),
         (add(add(column("integer"), number(1)), number(1)), False),
         (add(add(column("integer"), column("integer")), number(2**31 - 1)), False),
         (add(("call", "TryAdd", (), (add(column("integer"), number(1)),)), column("integer")), True),

@@ -122,9 +122,7 @@ def spark(monkeypatch):
 
     return SimpleNamespace(
         sparkContext=SimpleNamespace(defaultParallelism=4, applicationId="app"),
-        conf=SimpleNamespace(
-            get=lambda name, default="false": "always" if name == session_query.PLAN_SETTING else default
-        ),
+        conf=SimpleNamespace(get=setting),
         catalog=SimpleNamespace(tableExists=lambda name: False, dropTempView=lambda name: None),
         range=lambda rows: Frame(),
         sql=lambda text: Frame(),

@@ -5,7 +5,7 @@ from sqlglot.errors import OptimizeError
 
 from qoop.errors import QuerySyntaxError, UnknownNameError
 from qoop.parsing import blocks
-from qoop.parsing.statement import parse_statement
+from qoop.parsing.statement import ParsedText, parse_statement
 from tests.duckdb_plans import Tables
 
 
@@ -44,6 +44,21 @@ def test_statements_that_store_rows_have_a_query(text):
     statement = parse_statement(text)
     assert statement.stores_rows
     assert text.endswith(statement.source_query().text)
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["INSERT INTO t", "insert into table db.t (a, `b`)", "INSERT OVERWRITE t PARTITION (d = 'x')"],
+)
+def test_values_that_are_inserted_are_not_parsed(head):
+    parsed = ParsedText(f"{head} VALUES (1, 'a'), (2 nonsense")
+    assert parsed.statement is not None and parsed.returns_no_rows and not parsed.stores_rows
+
+
+@pytest.mark.parametrize("text", ["INSERT INTO t SELECT * FROM VALUES (1) v(a) JOIN u", "INSERT INTO t VALUES (1) a"])
+def test_values_of_a_query_are_parsed(text):
+    parsed = ParsedText(text)
+    assert parsed.stores_rows == ("SELECT" in text)
 
 
 @pytest.mark.parametrize("text", ["INSERT INTO t SELECT levenshtein(d, 'x', 2) FROM a", "CREATE TABLE t (x INT)"])

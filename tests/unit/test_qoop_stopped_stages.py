@@ -8,7 +8,7 @@ from qoop.estimate.cost import Work
 from qoop.plans.plan import BLOCK_RESULT, RESULT, StageId
 from qoop.replan import commands, events
 from qoop.replan.decision import Progress, Rules, StoppedStage, evaluate, resumed_stages
-from qoop.replan.machine import step
+from qoop.replan.machine import MAX_LOST, step
 from tests.property.query_world import TEXTS, begin, planned, share
 
 CHAIN = TEXTS[0]
@@ -127,6 +127,23 @@ def test_what_was_kept_may_be_lost(running):
     state, _ = step(state, 2.0, events.CheckpointLost(first(running), "its executors are gone"))
     assert not state.stopped
     assert state.counts.lost == 0
+
+
+def test_an_output_that_is_lost_again_and_again_is_not_computed_for_ever(running):
+    stage = first(running)
+    for times in range(1, MAX_LOST + 2):
+        state = replace(running, ready={stage: 10.0}, running={}, losses={stage: times - 1})
+        state, told = step(state, 2.0, events.CheckpointLost(stage, "its executors are gone"))
+        assert any(isinstance(one, commands.RunAsWritten) for one in told) == (times > MAX_LOST)
+    assert state.phase == "as written" and state.losses == {stage: MAX_LOST + 1}
+
+
+def test_a_result_that_is_being_computed_is_not_given_up_for_a_lost_output(running):
+    stage = first(running)
+    result = {RESULT: running.running[stage]}
+    state = replace(running, ready={stage: 10.0}, running=result, losses={stage: MAX_LOST})
+    state, told = step(state, 2.0, events.CheckpointLost(stage, "its executors are gone"))
+    assert state.phase == "running" and not any(isinstance(one, commands.RunAsWritten) for one in told)
 
 
 def test_a_resumed_stage_does_not_measure_the_machine(running):
