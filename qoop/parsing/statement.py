@@ -97,7 +97,7 @@ _parsed_before: Latest[tuple[str, Syntax], tuple[Statement | None, str | None]] 
 
 def _try_to_parse(text: str, syntax: Syntax) -> tuple[Statement | None, str | None]:
     """The statement, or why only Spark can understand it."""
-    # Of values that are inserted only the first is parsed, in place of all: there may be very many.
+    # Inserted values are not parsed, as there may be very many: one stands for all of them.
     values = INSERTED_VALUES.match(text)
     if values is not None and not QUERY_WORDS.search(text):
         text = f"{values[1]} (1)"

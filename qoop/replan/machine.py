@@ -77,7 +77,7 @@ MAX_ATTEMPTS = 4
 """Attempts at a stage that fails for reasons outside the query (as Spark's task attempts)."""
 
 MAX_LOST = 4
-"""How often the output of a stage may be lost: more often than that, the query keeps none on executors."""
+"""How often the output of a stage may be lost; a query that loses one more often runs as written."""
 
 COLD_START_S = 10.0
 """Seconds that executors may need to start up; until a stage was measured, none counts as late before that."""
@@ -358,9 +358,9 @@ def _apply_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[
     losses = {**state.losses, stage: state.losses.get(stage, 0) + 1}
     state = replace(state, ready=ready, losses=losses, counts=replace(state.counts, lost=state.counts.lost + 1))
     aliases, times = state.estimator.query.name_of(stage).aliases, losses[stage]
-    if times > MAX_LOST and RESULT not in state.running:
+    if times > MAX_LOST and state.phase in ("running", "switching") and RESULT not in state.running:
         # Spark alone computes again what its shuffles have lost, not whole stages.
-        cause = FailedStage(stage, aliases, f"its output was lost {times} times, the last time since {reason}")
+        cause = FailedStage(stage, aliases, f"its output was lost {times} times: {reason}")
         state, commands = run_as_written(state, cause)
         return state, list(commands), None
     return state, [], LostOutput(stage, aliases, reason)

@@ -110,7 +110,7 @@ class EarlierRuns:
         past = record.read()
         runs = past.runs if any(not run.planned for run in past.runs) else (*self._gated_runs(), *past.runs)
         self.measured = self._guard.measured(runs, self._slots, is_cold, past.given_up)
-        # In an order of their own, so that the next run, whose record has another one, finds its plans made.
+        # Sorted: the record's order changes from run to run, and the plans that were made for these are to be found.
         tried = sorted(shape for signature, shape in past.plans.items() if signature in self.measured)
         self.findings = Findings(past.counted if keeps_rows else {}, tuple(tried), past.given_up)
         verdict = self._guard.verdict(runs, self._slots, is_cold, past.given_up)

@@ -138,6 +138,15 @@ def test_an_output_that_is_lost_again_and_again_is_not_computed_for_ever(running
     assert state.phase == "as written" and state.losses == {stage: MAX_LOST + 1}
 
 
+@pytest.mark.parametrize("phase", ["as written", "done", "failed"])
+def test_a_query_that_runs_as_written_is_not_started_again_for_a_lost_output(running, phase):
+    """Several outputs may be lost for the last time at once."""
+    stage = first(running)
+    state = replace(running, phase=phase, ready={stage: 10.0}, running={}, losses={stage: MAX_LOST})
+    state, told = step(state, 2.0, events.CheckpointLost(stage, "its executors are gone"))
+    assert state.phase == phase and told == ()
+
+
 def test_a_result_that_is_being_computed_is_not_given_up_for_a_lost_output(running):
     stage = first(running)
     result = {RESULT: running.running[stage]}
