@@ -33,7 +33,10 @@ from tpcds.spark_engine import spark_session
 from yarn_plugin.console import out
 from yarn_plugin.quantities import count
 
-QUERIES = (17, 24, 25, 64, 72, 85)
+QUERIES = (17, 24, 25, 72, 85)
+"""Of many joins; not 64, whose last plan Spark alone cannot print in the memory of this session: the stages that others
+read several times are in it again with their whole plans."""
+
 SCALE, ROUNDS = 0.1, 5
 
 ITEMS: tuple[tuple[str, Any, str], ...] = (
@@ -44,7 +47,8 @@ ITEMS: tuple[tuple[str, Any, str], ...] = (
     ("optimise, compute and store", checkpoints.ExecutorCheckpoints, "save"),
     ("measure", spark_engine, "core_seconds"),
     ("check of the plan (beside)", Verification, "check"),
-    ("polling (beside)", SparkEngine, "_check_executors"),
+    ("polling (beside)", SparkEngine, "_report_executors"),
+    ("polling (beside)", SparkEngine, "_check_outputs"),
 )
 """What is timed: a name, and the function."""
 
@@ -149,9 +153,9 @@ def _tracing(trace: Trace) -> Iterator[None]:
         trace.started = time.perf_counter()
         return run(self, *args)
 
-    def traced_start(self: Any, stage: Any, text: str, view: str | None, attempt: int) -> None:
+    def traced_start(self: Any, stage: Any, text: str, view: str | None) -> None:
         trace.texts.append((view, text))
-        start(self, stage, text, view, attempt)
+        start(self, stage, text, view)
 
     def traced_end(self: Any, *args: Any) -> None:
         now = time.perf_counter()
