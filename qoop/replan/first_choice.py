@@ -1,10 +1,11 @@
 """The first plan of a query: in stages, in one piece, or as the user wrote it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import exp, log
 from statistics import fmean
 
 from qoop.estimate.estimator import Estimator
+from qoop.estimate.guard import PlanTime
 from qoop.plans.plan import AS_WRITTEN, Plan
 from qoop.replan.decision import Candidate, Progress, Rules, choose, evaluate, min_gain_for_switch
 
@@ -49,7 +50,8 @@ def first_plan(
     not save `SHARED_GAIN`, unless some plan is forced; and one that is tried as written, unless that is hopeless.
 
     Plans that were run before are compared by the time that they took. One that was not is started only if it is
-    expected to save what a switch must save, even if its estimate is as wrong as theirs were.
+    expected to save what a switch must save, even if its estimate is as wrong as theirs were. The guard lets a plan be
+    somewhat slower than the query as written, as it can be left for another one; if it cannot, it must be faster.
     """
     written = next((number for number, plan in enumerate(plans) if plan.as_written), None)
     if written is None or rules.force:
@@ -61,7 +63,15 @@ def first_plan(
         if as_written <= wrong * HOPELESS_FACTOR * max(rules.trial_s, ranked[0].seconds):
             return written
     expected = _expected_first(plans, estimator, ranked, written, slots, rules)
-    return by_measurement(plans, candidates, expected, slots, rules)
+    chosen = by_measurement(plans, candidates, expected, slots, rules)
+    return written if _was_in_vain(plans[chosen], rules.times_at(slots)) else chosen
+
+
+def _was_in_vain(plan: Plan, times: Mapping[str, PlanTime]) -> bool:
+    """Whether a plan of one stage took at least as long as the query as written."""
+    if plan.as_written or len(plan.stages()) > 1 or not times.keys() >= {plan.signature, AS_WRITTEN}:
+        return False
+    return times[plan.signature].seconds >= times[AS_WRITTEN].seconds
 
 
 def by_measurement(

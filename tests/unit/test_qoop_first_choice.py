@@ -356,6 +356,18 @@ def test_a_plan_that_was_not_tried_must_be_expected_to_save_something_also_if_it
     assert choose({"other": 20.0, "written": 10.0}, best=16.0) == "best", "the guard decides what runs as written"
 
 
+@pytest.mark.parametrize(("written", "in_one_piece"), [(9.9, "written"), (10.0, "written"), (10.1, "plan")])
+def test_a_plan_of_one_stage_must_have_been_faster_than_the_query_as_written(written, in_one_piece):
+    planned = made(*BAD_ORDER)
+    whole = next(one for one in planned.plans if len(one.stages()) == 1)
+    cut = next(one for one in planned.plans if len(one.stages()) > 1)
+    for best, chosen in ((whole, in_one_piece), (cut, "plan")):
+        known = {best.signature: PlanTime(10.0), AS_WRITTEN: PlanTime(written)}
+        expected = {f"plan{number}": 10.0 if one is best else 100.0 for number, one in enumerate(planned.plans)}
+        found = first(planned, rules=Rules(measured=known, measured_slots=4.0), **expected)
+        assert found is (planned.plans[-1] if chosen == "written" else best)
+
+
 def test_a_query_is_not_planned_in_vain_if_a_plan_took_less_time():
     """The query as written is expected to be the fastest."""
     assert choose({"other": 12.0}, best=55.0, other=58.0, written=50.0) == "other", "not by much"
