@@ -263,7 +263,7 @@ class Lab:
 
         It keeps what it resolved, and would read CHAR columns partly by the one setting, partly by the other.
         """
-        if settings.OF_TABLES in changed:
+        if not settings.OF_TABLES.isdisjoint(changed):
             for table in self._made.values():
                 if table.stored:
                     self.spark.catalog.refreshTable(table.name)

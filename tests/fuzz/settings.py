@@ -2,8 +2,9 @@
 
 from random import Random
 
-OF_TABLES = "spark.sql.legacy.charVarcharAsString"
-"""A setting by which Spark resolves tables, besides expressions."""
+AS_TEXT, PADDED = "spark.sql.legacy.charVarcharAsString", "spark.sql.readSideCharPadding"
+OF_TABLES = frozenset({AS_TEXT, PADDED})
+"""Settings by which Spark resolves tables, besides expressions."""
 
 FILES = "outputs as files"
 """Stages write their outputs to files, in a session whose own files have rounded times."""
@@ -36,8 +37,8 @@ SETTINGS: dict[str, dict[str, str]] = {
     "no ordinals": {"spark.sql.groupByOrdinal": "false", "spark.sql.orderByOrdinal": "false"},
     "exact decimals": {"spark.sql.decimalOperations.allowPrecisionLoss": "false"},
     "null in empty list": {"spark.sql.legacy.nullInEmptyListBehavior": "true"},
-    "chars as text": {OF_TABLES: "true"},
-    "no padding": {"spark.sql.readSideCharPadding": "false"},
+    "chars as text": {AS_TEXT: "true"},
+    "no padding": {PADDED: "false"},
     "two partitions": {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"},
     "shuffled joins": {**_SHUFFLED, "spark.sql.adaptive.coalescePartitions.enabled": "false"},
     "coalesced shuffles": {**_SHUFFLED, **_SMALL_PARTITIONS},
