@@ -67,7 +67,7 @@ def test_while_the_journal_cannot_be_written_nothing_is_decided_and_nothing_is_l
     thread.join()
     assert agent.state.outcome.reason == "stopped by the user"
     assert LiveAgent(records, commands.append).state == agent.state
-    assert sum("the search waits until it can be written" in one.message for one in caplog.records) == 1
+    assert sum("the search waits until it can be written" in one.getMessage() for one in caplog.records) == 1
 
 
 def test_of_a_group_nothing_is_acted_on_shown_or_acknowledged_before_it_is_durable():
