@@ -39,6 +39,8 @@ read several times are in it again with their whole plans."""
 
 SCALE, ROUNDS = 0.1, 5
 
+POLLING = "polling (beside)"
+
 ITEMS: tuple[tuple[str, Any, str], ...] = (
     ("decision, with SQL text", QueryRun, "_step"),
     ("SQL text", QueryRun, "_render"),
@@ -47,12 +49,12 @@ ITEMS: tuple[tuple[str, Any, str], ...] = (
     ("optimise, compute and store", checkpoints.ExecutorCheckpoints, "save"),
     ("measure", spark_engine, "core_seconds"),
     ("check of the plan (beside)", Verification, "check"),
-    ("polling (beside)", SparkEngine, "_report_executors"),
-    ("polling (beside)", SparkEngine, "_check_outputs"),
+    (POLLING, SparkEngine, "_report_executors"),
+    (POLLING, SparkEngine, "_check_outputs"),
 )
 """What is timed: a name, and the function."""
 
-BESIDE, BESIDE_THREADS = "(beside)", ("-check_0", "-watch", "-prepare_0")
+BESIDE, BESIDE_THREADS = "(beside)", ("-check", "-watch", "-prepare")
 """What runs beside the stages, and the ends of the names of its threads; what it calls is not timed by itself."""
 
 
