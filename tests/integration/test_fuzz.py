@@ -12,7 +12,7 @@ from tests.fuzz.results import Results
 
 pytestmark = pytest.mark.integration
 
-USUAL = 200
+USUAL = 60
 """How many random queries each test run has."""
 
 
