@@ -2,7 +2,7 @@
 
 import pytest
 
-ALLOWED = ("needs a GPU", "needs a container engine", "needs control groups", "needs torch")
+ALLOWED = ("needs a GPU", "needs a container engine", "needs control groups", "needs torch", "needs OR-tools")
 """Allowed beginnings of reasons: what a machine need not have."""
 
 

@@ -55,6 +55,7 @@ ALLOWED = {
 
 ALSO_ALLOWED = {
     "yarn_plugin.decide.policies": {"importlib"},
+    "yarn_plugin.decide.mechanisms.matching.flow": {"ortools"},
     "qoop.equivalence.expression": {"datetime"},
     "themis_agent.agent.messages": {"pydantic"},
 }
