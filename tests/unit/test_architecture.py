@@ -56,6 +56,7 @@ ALLOWED = {
 ALSO_ALLOWED = {
     "yarn_plugin.decide.policies": {"importlib"},
     "yarn_plugin.decide.mechanisms.matching.flow": {"ortools"},
+    "yarn_plugin.decide.mechanisms.packing.patterns": {"scipy"},
     "qoop.equivalence.expression": {"datetime"},
     "themis_agent.agent.messages": {"pydantic"},
 }

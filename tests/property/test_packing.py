@@ -1,0 +1,127 @@
+"""Packing onto shared GPUs: every packing keeps all constraints, and none of small queues uses fewer GPUs."""
+
+import random
+from itertools import combinations
+
+import pytest
+
+from yarn_plugin.decide.mechanisms.packing import (
+    Job,
+    Limits,
+    PackingProblem,
+    collision,
+    pack,
+    place_easygoing_first,
+    place_greedily,
+    violations,
+)
+from yarn_plugin.decide.mechanisms.packing import patterns as by_patterns
+from yarn_plugin.errors import BadInputError
+
+USUAL, ALL = range(300), range(300, 2300)
+SEEDS = [*USUAL, *[pytest.param(seed, marks=pytest.mark.matrix) for seed in ALL]]
+
+
+def random_problem(rng, jobs, workers):
+    kinds = [f"k{number}" for number in range(rng.randint(1, 5))]
+    scale = rng.choice([0.05, 0.2, 0.6])
+    slowdowns = {(a, b): rng.random() * scale for a in kinds for b in kinds if rng.random() < 0.9}
+    return PackingProblem(
+        tuple(
+            Job(
+                f"j{number}", rng.choice(kinds), rng.randint(1, workers), rng.uniform(0.1, 0.5), rng.uniform(0.05, 0.3),
+                rng.uniform(0, 0.6), rng.choice([0.0, rng.uniform(0, 0.4)]),
+            )
+            for number in range(rng.randint(1, jobs))
+        ),
+        slowdowns,
+        Limits(rng.choice([0.05, 0.1, 0.3]), rng.choice([0.1, 0.2, 0.4]), rng.choice([0.05, 0.1, 0.5])),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_packing_keeps_all_constraints(seed):
+    problem = random_problem(random.Random(seed), jobs=8, workers=5)
+    for packed in (place_greedily(problem), place_easygoing_first(problem)):
+        assert violations(problem, packed) == []
+    best = pack(problem)
+    assert violations(problem, best.gpus) == []
+    assert best.bound <= len(best.gpus) <= sum(job.workers for job in problem.jobs)
+
+
+def least_by_trying(problem):
+    """The fewest GPUs over all ways to put workers together, each in turn on a GPU in use or on the next one."""
+    workers = [index for index, job in enumerate(problem.jobs) for _ in range(job.workers)]
+    best = len(workers)
+
+    def put(position, gpus):
+        nonlocal best
+        if len(gpus) > best:
+            return
+        if position == len(workers):
+            if not violations(problem, tuple(tuple(one) for one in gpus)):
+                best = min(best, len(gpus))
+            return
+        for gpu in gpus:
+            gpu.append(workers[position])
+            put(position + 1, gpus)
+            gpu.pop()
+        put(position + 1, [*gpus, [workers[position]]])
+
+    put(0, [])
+    return best
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_packing_of_a_small_queue_uses_fewer_gpus(seed):
+    problem = random_problem(random.Random(seed), jobs=3, workers=2)
+    least = least_by_trying(problem)
+    best = pack(problem)
+    assert len(best.gpus) == least
+    assert best.bound <= least
+
+
+def test_a_collision_is_two_or_more_increments_at_once():
+    probabilities = (0.3, 0.2, 0.5)
+    at_least_two = (
+        sum(
+            probabilities[a] * probabilities[b] * (1 - probabilities[c])
+            for a, b in combinations(range(3), 2)
+            for c in range(3)
+            if c not in (a, b)
+        )
+        + 0.3 * 0.2 * 0.5
+    )
+    assert collision(probabilities) == pytest.approx(at_least_two)
+    assert collision(()) == collision((0.9,)) == 0
+
+
+def test_a_new_gpu_is_not_opened_where_it_breaks_the_balance():
+    """As printed, Algorithm 2 puts the second worker of `pair` alone on a GPU: without slowdown, the first has 0.2."""
+    slowdowns = {("a", "b"): 0.2, ("b", "a"): 0.2, ("a", "a"): 0.9, ("b", "b"): 0.9}
+    jobs = (Job("single", "a", 1, 0.5, 0.2), Job("pair", "b", 2, 0.4, 0.2))
+    problem = PackingProblem(jobs, slowdowns, Limits(interference=0.2, balance=0.1))
+    assert place_greedily(problem) == ((0,), (1,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("job", "field"),
+    [
+        (Job("j", "k", 0, 0.5, 0.5), "jobs.j.workers"),
+        (Job("j", "k", 1, 1.5, 0.5), "jobs.j.computing"),
+        (Job("j", "k", 1, float("nan"), 0.5), "jobs.j.computing"),
+        (Job("j", "k", 1, 0.5, 0.0), "jobs.j.memory"),
+        (Job("j", "k", 1, 0.5, 0.5, 0.6, 0.1), "jobs.j.increment"),
+        (Job("j", "k", 1, 0.5, 0.5, 0.1, 2.0), "jobs.j.probability"),
+    ],
+)
+def test_a_field_out_of_its_range_is_named(job, field):
+    with pytest.raises(BadInputError) as refused:
+        pack(PackingProblem((job,), {}))
+    assert refused.value.field == field
+
+
+def test_without_scipy_the_better_algorithm_is_taken(monkeypatch):
+    monkeypatch.setattr(by_patterns, "is_installed", lambda: False)
+    problem = random_problem(random.Random(5), jobs=8, workers=5)
+    assert len(pack(problem).gpus) == min(len(place_greedily(problem)), len(place_easygoing_first(problem)))

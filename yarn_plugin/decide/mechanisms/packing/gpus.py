@@ -1,0 +1,120 @@
+"""GPUs while workers are placed one by one: what each still takes, computed for all of them at once."""
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yarn_plugin.decide.mechanisms.packing.problem import TOLERANCE, PackingProblem
+
+Floats = NDArray[np.float64]
+
+
+class Gpus:
+    """Workers on GPUs. `workers`: for each GPU, the jobs (indices) of its workers. GPUs are numbered from 0."""
+
+    def __init__(self, problem: PackingProblem) -> None:
+        jobs = problem.jobs
+        self.problem, self.limits = problem, problem.limits
+        names = sorted({job.kind for job in jobs})
+        self._kind = [names.index(job.kind) for job in jobs]
+        self._slowdown = np.array([[problem.slowdowns.get((a, b), np.inf) for b in names] for a in names])
+        room = sum(job.workers for job in jobs)
+        self.workers: list[list[int]] = []
+        self.gpus_of: dict[int, list[int]] = defaultdict(list)
+        self._count = np.zeros((room, len(names)))
+        self._computing, self._memory, self._increment = np.zeros(room), np.zeros(room), np.zeros(room)
+        # The probabilities that no worker, and exactly one, needs its increment.
+        self._none, self._one = np.ones(room), np.zeros(room)
+        # [gpu, kind]: the slowdown that a worker of a kind would have there beside all who are there.
+        self._beside = np.zeros((room, len(names)))
+
+    def place(self, job: int, gpu: int) -> None:
+        """Place a worker of a job; `gpu` may be the number of GPUs so far: then one more is used."""
+        if gpu == len(self.workers):
+            self.workers.append([])
+        one, kind = self.problem.jobs[job], self._kind[job]
+        self.workers[gpu].append(job)
+        self.gpus_of[job].append(gpu)
+        self._count[gpu, kind] += 1
+        self._computing[gpu] += one.computing
+        self._memory[gpu] += one.memory
+        self._increment[gpu] = max(self._increment[gpu], one.increment)
+        self._one[gpu] = self._one[gpu] * (1 - one.probability) + self._none[gpu] * one.probability
+        self._none[gpu] *= 1 - one.probability
+        self._beside[gpu] += self._slowdown[:, kind]
+
+    def take_back(self, job: int) -> None:
+        """Take back all workers of a job, the last that was placed. GPUs that were opened for it are unused again."""
+        gpus = sorted(set(self.gpus_of.pop(job, [])))
+        for gpu in gpus:
+            left = [other for other in self.workers[gpu] if other != job]
+            self.workers[gpu] = []
+            for values in (self._count, self._beside):
+                values[gpu] = 0.0
+            for value in (self._computing, self._memory, self._increment, self._one):
+                value[gpu] = 0.0
+            self._none[gpu] = 1.0
+            for other in left:
+                self.gpus_of[other].remove(gpu)
+                self.place(other, gpu)
+        while self.workers and not self.workers[-1]:
+            self.workers.pop()
+
+    def best(self, job: int) -> int | None:
+        """The GPU in use where a worker of a job fits with the least slowdown of anybody there; None if it fits nowhere
+        (Algorithm 2, with the resource test the right way round)."""
+        used = len(self.workers)
+        one, kind = self.problem.jobs[job], self._kind[job]
+        computing = self._computing[:used] + one.computing
+        memory = self._memory[:used] + one.memory + np.maximum(self._increment[:used], one.increment)
+        none = self._none[:used] * (1 - one.probability)
+        single = self._one[:used] * (1 - one.probability) + self._none[:used] * one.probability
+        # Those there: what they have now without themselves, and the new one.
+        others = np.where(self._count[:used] > 0, self._others(slice(0, used)) + self._slowdown[:, kind], 0.0)
+        slowdown = np.maximum(others.max(axis=1, initial=0.0), self._beside[:used, kind])
+        fits = (
+            (computing <= 1 + TOLERANCE)
+            & (memory <= 1 + TOLERANCE)
+            & (1 - none - single <= self.limits.collision + TOLERANCE)
+            & (slowdown <= self.limits.interference + TOLERANCE)
+        )
+        candidates = np.flatnonzero(fits)
+        for gpu in candidates[np.argsort(slowdown[candidates], kind="stable")]:
+            if self._keeps_balance(job, int(gpu)):
+                return int(gpu)
+        return None
+
+    def may_open(self, job: int) -> bool:
+        """Whether a worker of a job alone on a GPU is in balance with the job's others (left out by the paper)."""
+        slowdowns = [self._slowdown_on(gpu, job) for gpu in self.gpus_of.get(job, [])]
+        return max(slowdowns, default=0.0) <= self.limits.balance + TOLERANCE
+
+    def _others(self, gpus: slice | int) -> Floats:
+        """[gpu, kind]: the slowdown of a worker of a kind that is there, beside all others."""
+        own = np.where(self._count[gpus] > 0, np.diag(self._slowdown), 0.0)
+        with np.errstate(invalid="ignore"):
+            # A kind that may not share with itself is there once: nothing minus itself is nothing.
+            others: Floats = self._beside[gpus] - own
+        return np.where(np.isnan(others), self._without_self(gpus), others)
+
+    def _without_self(self, gpus: slice | int) -> Floats:
+        finite = np.where(np.isfinite(self._slowdown), self._slowdown, 0.0)
+        others: Floats = self._count[gpus] @ finite.T - np.where(self._count[gpus] > 0, np.diag(finite), 0.0)
+        return others
+
+    def _slowdown_on(self, gpu: int, job: int) -> float:
+        return float(self._others(gpu)[self._kind[job]])
+
+    def _keeps_balance(self, job: int, gpu: int) -> bool:
+        """Whether all jobs with a worker on the GPU stay in balance if this one joins them."""
+        joins = self._slowdown[:, self._kind[job]]
+        for other in {*self.workers[gpu], job}:
+            slowdowns = [self._slowdown_on(one, other) for one in self.gpus_of.get(other, []) if one != gpu]
+            if other in self.workers[gpu]:
+                slowdowns.append(self._slowdown_on(gpu, other) + float(joins[self._kind[other]]))
+            if other == job:
+                slowdowns.append(float(self._beside[gpu, self._kind[job]]))
+            if max(slowdowns) - min(slowdowns) > self.limits.balance + TOLERANCE:
+                return False
+        return True
