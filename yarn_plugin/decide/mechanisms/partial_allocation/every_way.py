@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from operator import add, gt
 
 from yarn_plugin.decide.mechanisms.partial_allocation.alike import Alike, after, joined
@@ -46,14 +47,18 @@ class EveryWay:
     """Depth first; what is left of the machines after some pieces is tried once.
 
     Args:
-        pieces: in the order in which they are placed: those that need a slot, then the others; those with fewer
-            possible places first.
+        order: the kinds in the order in which they are placed: those that need a slot, then the others; those with
+            fewer possible places first.
+        kinds: how many pieces of each.
     """
 
-    def __init__(self, offer: Offer, pieces: Sequence[Kind]) -> None:
-        self._offer, self._pieces = offer, pieces
-        self._larger = [sorted({other.gpus for other in pieces if other.gpus > one.gpus}) for one in pieces]
-        self._slots = sum(piece.in_slot for piece in pieces)
+    def __init__(self, offer: Offer, order: Sequence[Kind], kinds: Mapping[Kind, int]) -> None:
+        self._offer, self._order = offer, order
+        self._pieces = [kind for kind in order for _ in range(kinds[kind])]
+        self._ends = list(accumulate(kinds[kind] for kind in order))
+        sizes = sorted({kind.gpus for kind in order})
+        self._larger = {size: sizes[index + 1 :] for index, size in enumerate(sizes)}
+        self._slots = sum(kinds[kind] for kind in order if kind.in_slot)
         self._needs: dict[tuple[int, bool], Need] = {}
         self._failed: set[tuple[int, frozenset[tuple[Alike, int]]]] = set()
 
@@ -91,7 +96,7 @@ class EveryWay:
         if depth == len(self._pieces) or self._is_hopeless(depth, machines):
             return []
         piece = self._pieces[depth]
-        found = sorted(ways(piece, machines, self._larger[depth]), reverse=True)
+        found = sorted(ways(piece, machines, self._larger[piece.gpus]), reverse=True)
         if depth >= self._slots or self._slots == len(self._pieces):
             # Whatever else would lie in a bin that the piece fills fits where the piece would lie otherwise.
             exact = [way for way in found if way.gpus == piece.gpus]
@@ -107,24 +112,28 @@ class EveryWay:
 
     def _need(self, depth: int, in_slots: bool) -> Need:
         if (depth, in_slots) not in self._needs:
-            pieces = self._pieces[depth : self._slots if in_slots else len(self._pieces)]
-            measures = _measures(tuple(sorted({piece.gpus for piece in pieces})), self._largest)
+            left = [
+                (kind, end - max(depth, start))
+                for kind, start, end in zip(self._order, [0, *self._ends], self._ends, strict=False)
+                if end > depth and kind.in_slot >= in_slots
+            ]
+            measures = _measures(tuple(sorted({kind.gpus for kind, _ in left})), self._largest)
             on_machine: dict[int, list[int]] = {}
             in_rack: dict[str, list[int]] = {}
             anywhere = [0] * len(measures)
-            for piece in pieces:
-                machine, rack = piece.place.machine, piece.place.rack
-                needed = [] if piece.place.depth else [anywhere]
+            for kind, count in left:
+                machine, rack = kind.place.machine, kind.place.rack
+                needed = [] if kind.place.depth else [anywhere]
                 if machine >= 0:
                     rack = self._offer.machines[machine].rack
                     needed.append(on_machine.setdefault(machine, [0] * len(measures)))
-                if piece.place.depth:
+                if kind.place.depth:
                     needed.append(in_rack.setdefault(rack, [0] * len(measures)))
                 for total in needed:
                     for index, one in enumerate(measures):
-                        total[index] += one.weigh[piece.gpus]
-            free = [piece.gpus for piece in pieces if not piece.place.depth]
-            blocks = [(size, sum(gpus // size for gpus in free)) for size in sorted(set(free))]
+                        total[index] += count * one.weigh[kind.gpus]
+            free = [(kind.gpus, count) for kind, count in left if not kind.place.depth]
+            blocks = [(size, sum(count * (gpus // size) for gpus, count in free)) for size in sorted(dict(free))]
             self._needs[depth, in_slots] = Need(measures, on_machine, in_rack, anywhere, blocks)
         return self._needs[depth, in_slots]
 

@@ -39,7 +39,7 @@ def fit(offer: Offer, slot_gpus: Sequence[int], kinds: Mapping[Kind, int]) -> Fi
         return Fit(tuple(steps), False, len(steps))
     if order[0].in_slot == order[-1].in_slot and all(larger % smaller == 0 for smaller, larger in pairwise(sizes)):
         return Fit(None, True, len(order))
-    return EveryWay(offer, [kind for kind in order for _ in range(kinds[kind])]).search(machines)
+    return EveryWay(offer, order, kinds).search(machines)
 
 
 def _greedily(
