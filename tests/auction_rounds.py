@@ -4,11 +4,16 @@ import itertools
 import math
 import random
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 
-from yarn_plugin.decide.mechanisms.partial_allocation import AppBid, Gang, PartialAllocationProblem
+import pytest
+
+from yarn_plugin.decide.mechanisms.partial_allocation import AppBid, Gang, PartialAllocationProblem, checked_bid
+from yarn_plugin.decide.mechanisms.partial_allocation.rounding import kept_of, usable
 from yarn_plugin.decide.mechanisms.partial_allocation.valuation import log_rho_without
-from yarn_plugin.model.auction import Row
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.auction import Bid, GpuOffer, Row
 from yarn_plugin.model.gpus import Machine, Piece, Slot
 
 
@@ -59,6 +64,86 @@ def random_round(seed, bidders=3, machines=3, rows=4, **options):
     return problem(shape, *made, round=seed, **options)
 
 
+def scattered_machines(draw):
+    """What a busy pool has free: up to five machines of two models in up to three racks, a third with two or three
+    slots, each with 0 to 4 free GPUs (of machines with one slot also to 8)."""
+    slots, most = draw.choice((((1,), 4), ((1,), 8), ((2, 3), 4)))
+    return tuple(
+        Machine(
+            f"m{k}",
+            f"r{draw.randrange(3)}",
+            tuple(Slot(f"m{k}/s{s}", draw.randint(0, most)) for s in range(draw.choice(slots))),
+            draw.choice(("A100", "V100")),
+        )
+        for k in range(draw.randint(1, 5))
+    )
+
+
+PLANTED = ((1, 2, 4), (1, 4), (1, 3, 6), (2, 4), (2, 3, 5), (3, 4, 5), (2, 3, 4, 6), (1, 2, 3, 4, 5, 6, 7))
+"""Sizes of pieces that fill machines."""
+
+
+def planted_pieces(draw, machines, sizes, in_slots):
+    """Pieces of these sizes that fill nearly all machines; a part `in_slots` of them needs a slot."""
+    pieces = []
+    for one in machines:
+        left = {slot.id: slot.gpus for slot in one.slots}
+        while (free := sum(left.values())) >= min(sizes) and draw.random() < 0.97:
+            gpus = draw.choice([size for size in sizes if size <= free])
+            slot = next((name for name in left if left[name] >= gpus), None)
+            if slot is not None and draw.random() < in_slots:
+                left[slot] -= gpus
+                pieces.append(Piece(gpus, draw.choice(("", "", one.rack, one.id, slot)), "slot"))
+                continue
+            pieces.append(Piece(gpus, draw.choice(("", "", one.rack, one.id))))
+            for name in left:
+                taken = min(gpus, left[name])
+                left[name] -= taken
+                gpus -= taken
+    return pieces
+
+
+def scattered_round(seed, **options):
+    """A small legal round on `scattered_machines`, with rows in classes and on named racks, machines and slots.
+
+    In most rounds each bidder has a part of pieces that fill the machines: only a close packing serves all.
+    """
+    draw = random.Random(f"scattered {seed}")
+    machines = scattered_machines(draw)
+    offer = GpuOffer(seed, machines, 600.0, 1.0)
+    wide = ["", *(one.rack for one in machines)]
+    narrow = [*(one.id for one in machines), *(slot.id for one in machines for slot in one.slots)]
+    levels = draw.choice((("machine",), ("machine",), ("machine", "machine", "slot")))
+    bidders = draw.randint(1, 4)
+    planted = planted_pieces(draw, machines, draw.choice(PLANTED), levels.count("slot") * 0.4)
+    hands = [draw.randrange(bidders) for _ in planted]
+    is_planted = draw.random() < 0.8
+    made = []
+    for number in range(bidders):
+        rows = {}
+        mine = tuple(piece for piece, hand in zip(planted, hands, strict=True) if hand == number)
+        for turn in range(draw.randint(1, 8)):
+            if turn == 0 and is_planted and mine:
+                one = Row(mine, round(draw.uniform(0.5, 1), 1))
+            else:
+                pieces = tuple(
+                    Piece(
+                        draw.choice((1, 1, 2, 2, 3, 4, 5, 6)),
+                        draw.choice(draw.choice((wide, narrow))),
+                        draw.choice(levels),
+                    )
+                    for _ in range(draw.randint(1, 4))
+                )
+                one = Row(pieces, round(draw.uniform(0.5, 8), 1))
+            with suppress(BadInputError):
+                checked_bid(Bid(seed, None, (one,)), offer)
+                rows[frozenset(Counter(one.pieces).items())] = one
+        gangs = draw.choice(((), (Gang(1, 4, 1, 4),), (Gang(2, 4, 2, 3),)))
+        empty = draw.choice((None, round(draw.uniform(4, 12), 1)))
+        made.append(bid(f"app-{number}", empty, *list(rows.values())[:4], gangs=gangs))
+    return problem(machines, *made, round=seed, **options)
+
+
 def lies(honest, draw):
     """The table scaled, with rows dropped, and with values swapped; drawn at random."""
     rows = honest.rows
@@ -72,37 +157,41 @@ def lies(honest, draw):
 
 
 def fits(machines, pieces):
-    """Whether all pieces can be placed, by trying every place for each."""
-    free = {slot.id: slot.gpus for one in machines for slot in one.slots}
-    home = {slot.id: one for one in machines for slot in one.slots}
+    """Whether all pieces can be placed, by trying every slot, then every machine, for each."""
+    slots = [slot for one in machines for slot in one.slots]
+    home = {slot.id: number for number, one in enumerate(machines) for slot in one.slots}
+    failed = set()
 
-    def inside(piece, slot):
-        return piece.within in ("", slot, home[slot].id, home[slot].rack)
+    def in_slot(piece):
+        return piece.level == "slot" or piece.within in home
 
-    def place(rest):
+    def inside(piece, number):
+        return piece.within in ("", machines[number].id, machines[number].rack)
+
+    def place(rest, free):
+        """`free`: by slot while pieces that need one slot are left, then by machine."""
         if not rest:
             return True
+        if (len(rest), free) in failed:
+            return False
         piece, *others = rest
-        slots = [slot for slot in free if inside(piece, slot)]
-        if piece.level == "slot" or piece.within in free:
-            ways = [{slot: piece.gpus} for slot in slots if free[slot] >= piece.gpus]
-        else:
-            ways = [
-                dict(zip(names, parts, strict=True))
-                for names in {tuple(slot.id for slot in home[slot].slots) for slot in slots}
-                for parts in itertools.product(*(range(free[name] + 1) for name in names))
-                if sum(parts) == piece.gpus
-            ]
-        for way in ways:
-            for slot, gpus in way.items():
-                free[slot] -= gpus
-            if place(others):
+        if len(free) > len(machines) and not in_slot(piece):
+            free = tuple(
+                sum(free[k] for k, slot in enumerate(slots) if home[slot.id] == n) for n in range(len(machines))
+            )
+        for bin, gpus in enumerate(free):
+            if in_slot(piece):
+                fine = piece.within == slots[bin].id or inside(piece, home[slots[bin].id])
+            else:
+                fine = inside(piece, bin)
+            if fine and gpus >= piece.gpus and place(others, (*free[:bin], gpus - piece.gpus, *free[bin + 1 :])):
                 return True
-            for slot, gpus in way.items():
-                free[slot] += gpus
+        failed.add((len(rest), free))
         return False
 
-    return place(sorted(pieces, key=lambda piece: piece.level != "slot"))
+    return place(
+        sorted(pieces, key=lambda piece: (not in_slot(piece), -piece.gpus)), tuple(slot.gpus for slot in slots)
+    )
 
 
 def value_of(bid, index):
@@ -125,6 +214,62 @@ def best_product(machines, bids):
             if fits(machines, pieces):
                 best = product
     return best
+
+
+class BruteForce:
+    """The optimum of a round, and of its others without one application, by trying all choices of rows."""
+
+    def __init__(self, given):
+        self._given = given
+        self._gains = [[0.0, *(math.log(value_of(one, index) / value_of(one, None)) for index in range(len(one.rows)))]
+                       for one in given.bids]  # fmt: skip
+        choices = itertools.product(*(range(len(gains)) for gains in self._gains))
+        self._best_first = sorted(choices, key=self.value, reverse=True)
+        self._fit = {}
+
+    def value(self, choice):
+        """The sum of log(rho without / rho with) in nats. A choice has 0 for nothing, else 1 + the row."""
+        return sum(gains[index] for gains, index in zip(self._gains, choice, strict=True))
+
+    def best(self, without=None):
+        """The greatest value, if application number `without` gets nothing."""
+        return next(
+            self.value(choice)
+            for choice in self._best_first
+            if (without is None or choice[without] == 0) and self.fits(choice)
+        )
+
+    def fits(self, choice):
+        """Whether the rows can be placed together."""
+        if choice not in self._fit:
+            rows = [one.rows[index - 1].pieces for one, index in zip(self._given.bids, choice, strict=True) if index]
+            self._fit[choice] = fits(self._given.machines, [piece for row in rows for piece in row])
+        return self._fit[choice]
+
+
+def check_exact(given, result):
+    """Value, shares and GPUs kept are those of brute force; what is not proven lies within the stated bounds."""
+    check_feasible(given, result)
+    brute = BruteForce(given)
+    awards = {award.app: award for award in result.awards}
+    won = tuple(0 if awards[one.app].row is None else 1 + awards[one.app].row for one in given.bids)
+    # Values that differ by 1e-5 tie, and then the one that serves more wins: each counts 2e-5 for this.
+    tie = 1.1e-5 + 2e-5 * len(given.bids)
+    assert result.value == pytest.approx(brute.value(won), abs=1e-6)
+    assert result.value <= brute.best() + 1e-6 <= result.value + result.gap + tie
+    assert result.proven == (result.gap == 0)
+    if not given.payments:
+        return
+    for number, one in enumerate(given.bids):
+        award = awards[one.app]
+        if award.row is None:
+            continue
+        others = brute.value((*won[:number], 0, *won[number + 1 :]))
+        share = min(1.0, math.exp(others - brute.best(without=number)))
+        assert award.share_min * math.exp(-2 * tie) <= share <= award.share_max * math.exp(2 * tie)
+        numbers = usable(one.gangs, count(one.held), count(award.won))
+        if award.decided:
+            assert count(award.kept) == kept_of(share, count(award.won), numbers, given.rounding)
 
 
 def check_feasible(problem, result):

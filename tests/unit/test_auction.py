@@ -7,6 +7,7 @@ import pytest
 from tests.auction_rounds import (
     best_product,
     bid,
+    check_exact,
     check_feasible,
     count,
     machine,
@@ -17,6 +18,7 @@ from tests.auction_rounds import (
 )
 from yarn_plugin.decide.mechanisms.partial_allocation import TAGS, AppWithoutBid, Gang, allocate
 from yarn_plugin.journal.codec import Codec
+from yarn_plugin.model.gpus import Machine, Slot
 
 
 def test_two_apps_share_a_machine_and_each_pays_what_the_other_loses():
@@ -59,6 +61,20 @@ def test_optimum_and_shares_are_those_of_brute_force(seed):
         others = [one for one in bids if one.app != award.app]
         expected = math.prod(values[one.app] for one in others) / best_product(given.machines, others)
         assert award.share_min == award.share_max == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_row_that_spans_the_slots_of_machines_has_a_result():
+    """8 GPUs fit m0 and 4 fit m1 only if a piece may lie in several slots; 1 GPU is left for the other."""
+    machines = [
+        Machine("m0", "r1", (Slot("m0/s0", 3), Slot("m0/s1", 5))),
+        Machine("m1", "r1", (Slot("m1/s0", 4), Slot("m1/s1", 1))),
+    ]
+    large = bid("a", None, row(1.0, 4, (3, "r1"), 5))
+    given = problem(machines, large, bid("honest", 5.0, row(1.0, 1)), exact_shares=True)
+    result = allocate(given)
+    check_exact(given, result)
+    assert [count(award.won) for award in result.awards] == [12, 1]
+    assert (result.proven, result.set_aside) == (True, ())
 
 
 def test_a_round_and_its_result_can_be_journaled():

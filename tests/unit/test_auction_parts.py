@@ -164,6 +164,28 @@ def test_fitting_and_binding_agree_with_trying_every_place(block):
             assert all(used[slot.id] <= slot.gpus for one in machines for slot in one.slots)
 
 
+@pytest.mark.parametrize(
+    ("machines", "pieces"),
+    [
+        # A piece may span the slots of a machine: 1 + 3 and 2 + 2.
+        ([(2, 2), (2, 2)], [Piece(1, "r0"), Piece(2, "r0"), Piece(2), Piece(3)]),
+        # Sizes that divide each other, on machines of unequal size: 1 + 4 and 4.
+        ([(5,), (4,)], [Piece(1, "r0"), Piece(4), Piece(4)]),
+        ([(7,), (6,), (4,)], [Piece(1, "r0"), Piece(2, "r0"), Piece(2, "r0"), Piece(4), Piece(4), Piece(4)]),
+        # A piece needs one slot, and the slots of the other machine are joined nevertheless.
+        ([(2, 2), (3, 1)], [Piece(3, "", "slot"), Piece(4)]),
+    ],
+)
+def test_close_packings_are_found(machines, pieces):
+    offer = Offer.of([
+        Machine(f"m{k}", "r0", tuple(Slot(f"m{k}/s{s}", gpus) for s, gpus in enumerate(slots)))
+        for k, slots in enumerate(machines)
+    ])  # fmt: skip
+    found = fit(offer, offer.slot_gpus, kinds_of(offer, pieces))
+    assert (found.steps is not None, found.impossible) == (True, False)
+    assert bind(offer, [(piece,) for piece in pieces], [{} for _ in pieces]) is not None
+
+
 @pytest.mark.parametrize("block", range(10))
 def test_what_fits_exceeds_no_measured_capacity(block):
     for seed in range(40 * block, 40 * block + 40):

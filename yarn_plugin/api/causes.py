@@ -46,6 +46,7 @@ def text(why: Cause) -> str:
             | cause.NotPlaced()
             | cause.BeyondLease()
             | cause.TooManyApps()
+            | cause.BidSetAside()
         ):
             return _lease(why)
         case _:
@@ -81,6 +82,8 @@ def _lease(why: LeaseCause) -> str:
             return f"{app} uses {count(used, 'GPU')} of {node}, but leases {leased} there"
         case cause.TooManyApps(app, limit, allowed):
             return f"{app} waits: the pool is at its limit ({limit} {allowed:g})"
+        case cause.BidSetAside(app, error):
+            return f"the bid of {app} was set aside, since the auction failed on it: {error}"
         case _:
             assert_never(why)
 
@@ -94,6 +97,7 @@ def _lease_round(why: cause.LeaseRound) -> str:
     parts += [f"bids by {', '.join(why.bidders)}"] if why.bidders else []
     for name, amounts in (("won", why.won), ("paid", why.paid), ("leftover", why.leftover), ("idle", why.idle)):
         parts += [f"{name} {', '.join(f'{who} {gpus}' for who, gpus in amounts)}"] if amounts else []
+    parts += map(_lease, why.set_aside)
     if why.gap is not None:
         parts.append("optimal" if why.gap == 0 else f"within {why.gap:.2g} nats of the optimum")
     return f"{opened}: {'; '.join(parts)}" if parts else opened

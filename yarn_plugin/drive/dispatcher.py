@@ -139,7 +139,8 @@ class Dispatcher:
                 log.error("seq=%d pool=%s its controller failed, so its shares do not change; retrying in %.0f s: %s",
                           decided.seq, pool, wait, error)  # fmt: skip
             case RecordRound(pool, cause):
-                log.info("seq=%d pool=%s %s", decided.seq, pool, text(cause))
+                level = logging.WARNING if cause.set_aside else logging.INFO
+                log.log(level, "seq=%d pool=%s %s", decided.seq, pool, text(cause))
             case PoolResumed(pool):
                 log.warning("seq=%d pool=%s its controller works again", decided.seq, pool)
             case WriteWeights(weights, forget, cause):

@@ -358,6 +358,15 @@ class NoLongerKnown:
 
 
 @dataclass(frozen=True, slots=True)
+class BidSetAside:
+    """The auction failed on the bid of an application, with this error: it won nothing."""
+
+    app: str
+    error: str
+    kind: Literal["bid-set-aside"] = "bid-set-aside"
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseRound:
     """A round in which GPUs were leased (Themis, thesis section 3.4.2.2).
 
@@ -366,7 +375,7 @@ class LeaseRound:
     each application, by the auction and withheld as hidden payment. `leftover`: GPUs given to applications that were
     not offered any. `idle`: how many nobody got, by reason. `gap`: how far the product of valuations may be from the
     optimum, in nats; None if the policy has no auction. `work`: of the solver, in its own units. `error`: why the round
-    was without result.
+    was without result. `set_aside`: the bids without which it was decided, since the auction failed on them.
     """
 
     round: int
@@ -382,6 +391,7 @@ class LeaseRound:
     gap: float | None = None
     work: int = 0
     error: str | None = None
+    set_aside: tuple[BidSetAside, ...] = ()
     kind: Literal["lease-round"] = "lease-round"
 
 
@@ -458,7 +468,17 @@ class TooManyApps:
     kind: Literal["too-many-apps"] = "too-many-apps"
 
 
-LeaseCause = LeaseRound | LeaseWon | LeaseLost | LeaseVacated | LeaseReleased | NotPlaced | BeyondLease | TooManyApps
+LeaseCause = (
+    LeaseRound
+    | LeaseWon
+    | LeaseLost
+    | LeaseVacated
+    | LeaseReleased
+    | NotPlaced
+    | BeyondLease
+    | TooManyApps
+    | BidSetAside
+)
 """Why a lease was granted, revoked or ended."""
 
 Ending = AppEnded | NotSubmitted | PoolGone | NoLongerKnown | LegacyText

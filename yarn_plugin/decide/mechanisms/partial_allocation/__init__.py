@@ -3,7 +3,6 @@
 Pure and deterministic: it runs in the solver's worker process. `TAGS` are the journal's names of its values.
 """
 
-from yarn_plugin.decide.mechanisms.partial_allocation.auction import allocate
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import (
     AppBid,
     AppWithoutBid,
@@ -14,6 +13,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation.problem import (
     PartialAllocation,
     PartialAllocationProblem,
 )
+from yarn_plugin.decide.mechanisms.partial_allocation.set_aside import allocate
 from yarn_plugin.decide.mechanisms.partial_allocation.validity import checked_bid
 
 TAGS: dict[str, type] = {

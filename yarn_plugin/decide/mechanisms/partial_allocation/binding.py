@@ -3,18 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from yarn_plugin.decide.mechanisms.partial_allocation.fitting import (
-    Fit,
-    Kind,
-    Step,
-    alike,
-    changed,
-    fit,
-    free_of,
-    kinds_of,
-    like,
-)
+from yarn_plugin.decide.mechanisms.partial_allocation.alike import alike, changed, free_of, like
+from yarn_plugin.decide.mechanisms.partial_allocation.fitting import fit, kinds_of
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
+from yarn_plugin.decide.mechanisms.partial_allocation.pieces import Fit, Kind, Step
 from yarn_plugin.decide.mechanisms.partial_allocation.slots import from_slots
 from yarn_plugin.model.gpus import Gpus, Piece
 
@@ -103,7 +95,9 @@ class _Binder:
         # Machines that are not like themselves in the offer.
         others = named | changed(offer, free)
         for step in found.steps or ():
-            for machine in self._machines(step, free, named, others):
+            machines = self._machines(step, free, named, others)
+            assert len(machines) == step.machines, f"{step} has {len(machines)} machines"
+            for machine in machines:
                 others.add(machine)
                 slots: Sequence[int] = offer.slots_of[machine]
                 if step.kind.in_slot and step.alike.number >= 0:

@@ -58,7 +58,7 @@ class Offer:
 
     @cached_property
     def remembered(self) -> dict[str, Any]:
-        """What `fitting` remembers of this offer."""
+        """What `alike` remembers of this offer."""
         return {}
 
     @cached_property
@@ -141,7 +141,7 @@ class Offer:
 
     def is_slot(self, place: str) -> bool:
         """Whether this is the id of a slot rather than of something that contains slots."""
-        return place in self.machine_of and place != self.machine_of[place]
+        return place in self.number_of_slot and place not in self.number_of_machine
 
     def offered(self, place: str) -> int:
         """How many GPUs are offered in a slot, machine or rack, or under "" in all."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from yarn_plugin.model.auction import Row
+from yarn_plugin.model.causes import BidSetAside
 from yarn_plugin.model.gpus import Gpus, Machine
 
 Rounding = Literal["up", "nearest", "down"]
@@ -113,7 +114,7 @@ class PartialAllocation:
 
     `awards`: one a bidder, sorted by name. `value`: the sum of log(rho without / rho with the row won), in nats. `gap`:
     no allocation is better by more, in nats; `proven`: it is 0, up to
-    `search.TIE`. `work`: search steps taken.
+    `search.TIE`. `work`: search steps taken. `set_aside`: the bids on which the auction failed; they win nothing.
     """
 
     round: int
@@ -124,3 +125,4 @@ class PartialAllocation:
     gap: float
     proven: bool
     work: int
+    set_aside: tuple[BidSetAside, ...] = ()

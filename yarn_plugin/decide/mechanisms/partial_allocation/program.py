@@ -37,7 +37,7 @@ def program(offer: Offer, tables: Sequence[Sequence[Candidate]]) -> Program:
     by several measures (`capacities.measures`). Whether a choice can really be placed is for `fitting` to decide.
     """
     bidder = np.repeat(np.arange(len(tables)), [len(table) + 1 for table in tables])
-    first = np.cumsum([0, *(len(table) + 1 for table in tables[:-1])])
+    first = np.cumsum([0, *(len(table) + 1 for table in tables[:-1])])[: len(tables)]
     gain = np.array([gain for table in tables for gain in [*(one.gain for one in table), 0]], dtype=np.float64)
     pieces = [pieces for table in tables for pieces in [*(one.pieces for one in table), ()]]
     use, capacity = [np.zeros((len(pieces), 0))], [np.zeros(0)]

@@ -126,6 +126,7 @@ class Search:
         self._tables, self._blocks, self._fits = tables, blocks, fits
         self._bidders = np.arange(tables.gain.shape[0])
         self._impossible: set[Rows] = set()
+        self._undecided: set[Rows] = set()
         self._made = 0
         self.work = 0
 
@@ -401,12 +402,15 @@ class Search:
         choice: Rows = tuple(chosen.tolist())
         if gain <= task.gain or choice in self._impossible:
             return
-        placed = self._fits(choice)
+        placed = None if choice in self._undecided else self._fits(choice)
         if placed:
             task.gain, task.rows = gain, choice
         elif placed is None:
+            # Several tasks may have this choice: it stays open in each of them.
             task.undecided = max(task.undecided, gain)
-        self._impossible |= set() if placed else {choice}
+            self._undecided.add(choice)
+        else:
+            self._impossible.add(choice)
 
 
 def _room(tables: Tables, allowed: Flags) -> Numbers:

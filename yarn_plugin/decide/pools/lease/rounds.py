@@ -253,7 +253,8 @@ def _decide(turn: Turn, now: Round) -> None:
         assert isinstance(result, PartialAllocation)
         won, leftovers = auctioning.kept(result), auctioning.leftovers(result)
         allocated = allocation.allocate(turn, now, [(won, "bid"), (leftovers, "leftover")])
-        record = replace(record, gap=result.gap, work=result.work, paid=auctioning.paid(result))
+        paid = auctioning.paid(result)
+        record = replace(record, gap=result.gap, work=result.work, paid=paid, set_aside=result.set_aside)
         reasons = {one.slot: one.reason for one in result.idle}
     allocation.keep_unwanted(turn, now, allocated)
     leases.apply(turn, now, allocated)
