@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.computed_once import computed_once
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints
-from qoop.engine.executors import usual_slots
+from qoop.engine.executors import slots_within
 from qoop.engine.failures import java_message, message_of, was_cancelled
 from qoop.engine.folders import QueryFolder
 from qoop.engine.identity import data_identity, query_identity
@@ -111,7 +111,7 @@ class SessionQuery:
             check_writable(options.journal)
         with cancelling_after(options.timeout, spark.sparkContext):
             self.written = QueryAsWritten(spark, parsed.text, query)
-        self._slots = options.slots or usual_slots(spark.sparkContext)
+        self._slots = slots_within(spark.sparkContext, options.slots)
         number = hash((spark.sparkContext.applicationId, parsed.text, use))
         self._earlier = EarlierRuns(options.guard, _runs_here, number, self._slots, is_fixed=options.feed is None)
         self._session = spark

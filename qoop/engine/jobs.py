@@ -5,7 +5,8 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
@@ -110,24 +111,61 @@ def _own_pool() -> Iterator[str]:
             _pools.discard(number)
 
 
+class TaskTime(NamedTuple):
+    """The total run time of tasks, and the time from the start of the first to the end of the last, without pauses in
+    which there was none to run; in seconds, None if Spark no longer has them."""
+
+    core_seconds: float | None
+    computing_seconds: float | None
+
+
 def core_seconds(context: SparkContext, tag: str, last_job: bool = False) -> float | None:
     """The total run time of all tasks under a tag, or of its last job; None if Spark no longer has it."""
+    return task_time(context, tag, last_job).core_seconds
+
+
+def task_time(context: SparkContext, tag: str, last_job: bool = False) -> TaskTime:
+    """The time of the tasks under a tag, or of its last job."""
     try:
         scala = context._jsc.sc()
         store = scala.statusStore()
         jobs = sorted(scala.statusTracker().getJobIdsForTag(tag))[-1 if last_job else 0 :]
         stages = {stage for job in jobs for stage in str(store.job(job).stageIds().mkString(" ")).split()}
-        return sum(_run_time(store, int(stage)) for stage in stages) / 1000.0
+        measured = [one for stage in stages if (one := _measured(store, int(stage))) is not None]
+        return TaskTime(sum(ran for ran, _, _ in measured) / 1000.0, _covered(one[1:] for one in measured) / 1000.0)
     except Exception:  # noqa: BLE001 - a stage that has finished must not fail because it cannot be measured
+        return TaskTime(None, None)
+
+
+def running_tasks(context: SparkContext, tag: str) -> int | None:
+    """How many tasks under a tag run now; None if that cannot be known."""
+    try:
+        scala = context._jsc.sc()
+        active = set(scala.statusTracker().getActiveJobIds()) & set(scala.statusTracker().getJobIdsForTag(tag))
+        return sum(int(scala.statusStore().job(job).numActiveTasks()) for job in active)
+    except Exception:  # noqa: BLE001 - a stage must not fail because it cannot be measured
         return None
 
 
-def _run_time(store: Any, stage: int) -> float:
+def _measured(store: Any, stage: int) -> tuple[float, float, float] | None:
+    """The run time of a Spark stage's tasks, when the first started, and when it ended: milliseconds; None: it had none."""
     try:
-        return float(store.lastStageAttempt(stage).executorRunTime())
+        found = store.lastStageAttempt(stage)
+        if not (ran := float(found.executorRunTime())):
+            return None
+        return ran, float(found.firstTaskLaunchedTime().get().getTime()), float(found.completionTime().get().getTime())
     except Py4JError:
-        # A stage that was skipped, or that Spark has dropped from its records.
-        return 0.0
+        # A stage that was skipped or cancelled, or that Spark has dropped from its records.
+        return None
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """The time that is covered by at least one of these spans."""
+    total, until = 0.0, -inf
+    for begin, end in sorted(spans):
+        total += max(end - max(begin, until), 0.0)
+        until = max(until, end)
+    return total
 
 
 _active_jobs: WeakKeyDictionary[SparkContext, Any] = WeakKeyDictionary()

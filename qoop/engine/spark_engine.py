@@ -24,7 +24,7 @@ from qoop.engine.failures import (
     message_of,
 )
 from qoop.engine.garbage import GARBAGE, free_room
-from qoop.engine.jobs import core_seconds, tagged, tagged_beside
+from qoop.engine.jobs import TaskTime, core_seconds, running_tasks, tagged, tagged_beside, task_time
 from qoop.engine.one_by_one import OneByOne
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of, with_columns_like
@@ -44,6 +44,7 @@ from qoop.replan.events import (
     StageFailed,
     StageFinished,
     StageGrew,
+    TasksRan,
 )
 from yarn_plugin.errors import describe
 
@@ -61,6 +62,9 @@ STOP_TIMEOUT_S = 20.0
 
 LIMIT_CHECK_S = 2.0
 """Seconds between checks of how much is stored."""
+
+SAMPLE_INTERVAL_S, REPORT_INTERVAL_S = 1.0, 4.0
+"""Seconds between samples of how many tasks of each stage run, and between reports of how long they have run."""
 
 MIN_GROWTH_ROWS = 1e6
 """How many rows a running stage must have stored for that to be reported, and again as there are a quarter more."""
@@ -140,8 +144,12 @@ class SparkEngine:
         self._versions: dict[str, int] = {}
         self._number = 0
         self._closed = threading.Event()
-        self._count: int | None = None
+        self._known_executors: ExecutorsChanged | None = None
+        self._samples = TaskSamples()
         if not foreground:
+            with suppress(Exception):  # What Spark does not answer now, it is asked again.
+                # Before the first plan is chosen.
+                self._report_executors()
             threading.Thread(target=self._watch, name=f"{name}-watch", daemon=True).start()
 
     def start(self, stage: StageId, query: str, view: str | None) -> None:
@@ -277,8 +285,8 @@ class SparkEngine:
                 rows, size = self._compute(query, view, tag, versions)
             seconds = time.monotonic() - started
             is_measured = view is not None or self._measures_result
-            cores = core_seconds(self._context, tag) if is_measured else None
-            event: Event = StageFinished(stage, rows, size, seconds, cores)
+            took = task_time(self._context, tag) if is_measured else TaskTime(None, None)
+            event: Event = StageFinished(stage, rows, size, seconds, took.core_seconds, took.computing_seconds)
         except BaseException as problem:
             if self._foreground and not isinstance(problem, Exception):
                 raise
@@ -471,8 +479,9 @@ class SparkEngine:
             if time.monotonic() < next_check:
                 continue
             try:
-                if self._executors.is_adjustable():
+                if self._known_executors is None or self._executors.is_adjustable():
                     self._report_executors()
+                self._report_tasks()
                 if (began := time.monotonic()) >= next_outputs:
                     self._check_outputs()
                     ended = time.monotonic()
@@ -499,10 +508,22 @@ class SparkEngine:
             self._warn(f"{failed}: {type(problem).__name__}: {message}")
 
     def _report_executors(self) -> None:
-        count = self._executors.count()
-        if count != self._count:
-            self._count = count
-            self._emit(ExecutorsChanged(count))
+        executors = self._executors
+        found = ExecutorsChanged(executors.count(), executors.slots(), executors.is_adjustable())
+        if found != self._known_executors:
+            self._known_executors = found
+            self._emit(found)
+
+    def _report_tasks(self) -> None:
+        """Report how long the tasks of running stages have run, by samples: Spark adds up those that have ended."""
+        now = time.monotonic()
+        if now < self._samples.due_at:
+            return
+        with self._lock:
+            running = {tag: stage for stage, tag in self._running.items() if tag not in self._cancelled}
+        ran = self._samples.add(now, {tag: running_tasks(self._context, tag) for tag in running})
+        if self._samples.are_to_report(now) and ran:
+            self._emit(TasksRan(tuple(sorted((running[tag], seconds) for tag, seconds in ran.items()))))
 
     def _report_growth(self) -> None:
         with self._lock:
@@ -557,6 +578,43 @@ class SparkEngine:
             self._report_lost_outputs(suspected=True)
         except Exception:  # noqa: BLE001 - the next check reports them
             return
+
+
+class TaskSamples:
+    """How long the tasks of each stage have run, from samples of how many run.
+
+    `due_at`: when to take the next sample, in seconds of the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.due_at = 0.0
+        self._taken_at: float | None = None
+        self._reported_at: float | None = None
+        self._core_seconds: dict[str, float] = {}
+
+    def add(self, now: float, tasks: Mapping[str, int | None]) -> dict[str, float]:
+        """Add a sample: the running tasks of each stage, by its tag; None: they are not known, nor how long they ran.
+
+        Returns the core seconds of these stages until now.
+        """
+        elapsed = now - self._taken_at if self._taken_at is not None else 0.0
+        before = self._core_seconds
+        self._core_seconds = {
+            tag: before[tag] + count * elapsed if tag in before else 0.0
+            for tag, count in tasks.items()
+            if count is not None
+        }
+        self._taken_at, self.due_at = now, now + SAMPLE_INTERVAL_S
+        return self._core_seconds
+
+    def are_to_report(self, now: float) -> bool:
+        """Whether it is time for a report; if so, the next one is due an interval later."""
+        if self._reported_at is None:
+            self._reported_at = now
+        if now - self._reported_at < REPORT_INTERVAL_S:
+            return False
+        self._reported_at = now
+        return True
 
 
 class _StageThread(InheritableThread):  # type: ignore[misc]

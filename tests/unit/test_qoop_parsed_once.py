@@ -105,7 +105,7 @@ def spark(monkeypatch):
     monkeypatch.setattr(session_query, "ExecutorCheckpoints", lambda session, warn, in_plan: nothing)
     monkeypatch.setattr(session_query, "reads_partitions", lambda written: False)
     monkeypatch.setattr(session_query, "session_tag", lambda spark: None)
-    monkeypatch.setattr(session_query, "usual_slots", lambda context: float(context.defaultParallelism))
+    monkeypatch.setattr(session_query, "slots_within", lambda context, told: told or float(context.defaultParallelism))
     monkeypatch.setattr(session_query, "broadcast_bytes", lambda spark: 10 * 1024 * 1024)
     monkeypatch.setattr(session_query, "SparkCatalogue", lambda spark: Known([1_000_000] * 6))
     monkeypatch.setattr(Known, "frames", lambda known: {}, raising=False)
