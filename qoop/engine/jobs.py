@@ -148,7 +148,7 @@ def running_tasks(context: SparkContext, tag: str) -> int | None:
 
 
 def _measured(store: Any, stage: int) -> tuple[float, float, float] | None:
-    """The run time of a Spark stage's tasks, when the first started, and when it ended: milliseconds; None: it had none."""
+    """The run time of a Spark stage's tasks, when the first started, and when it ended, in ms; None: it had none."""
     try:
         found = store.lastStageAttempt(stage)
         if not (ran := float(found.executorRunTime())):

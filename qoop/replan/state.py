@@ -84,14 +84,15 @@ class Share:
 class State:
     """The state of a query.
 
-    `executors`: the present ones, from the last `ExecutorsChanged`. `estimator`: the present estimates. `initial_estimator`: those before any measurement. `ready`: the stages whose
-    output is stored, and their row counts. `usage`: until the last event. `decided_slots`: the slots for which the
-    present plan was chosen. `stragglers`: late stages that a switch cancelled, and stages that outgrew their estimates,
-    until they are measured. `stopped`: cancelled stages that can be resumed. `awaiting_cancel`: cancelled stages that
-    still run. `attempts`, `losses`: how often stages failed, and their outputs were lost. `confirmed`: the last share
-    that was confirmed to the arbiter. `progress_at`: when the progress of running stages was last updated.
-    `started_at`: when the first stage started. `timer_at`: when running stages are compared with their estimates next.
-    `held_until`: until then the present plan stays: `HELD_FACTOR` times what its earlier runs took.
+    `estimator`: the present estimates. `initial_estimator`: those before any measurement. `ready`: the stages whose
+    output is stored, and their row counts. `executors`: the present ones, from the last `ExecutorsChanged`. `usage`:
+    until the last event. `decided_slots`: the slots for which the present plan was chosen. `stragglers`: late stages
+    that a switch cancelled, and stages that outgrew their estimates, until they are measured. `stopped`: cancelled
+    stages that can be resumed. `awaiting_cancel`: cancelled stages that still run. `attempts`, `losses`: how often
+    stages failed, and their outputs were lost. `confirmed`: the last share that was confirmed to the arbiter.
+    `progress_at`: when the progress of running stages was last updated. `started_at`: when the first stage started.
+    `timer_at`: when running stages are compared with their estimates next. `held_until`: until then the present plan
+    stays: `HELD_FACTOR` times what its earlier runs took.
     """
 
     plans: tuple[Plan, ...]

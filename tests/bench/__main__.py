@@ -12,8 +12,9 @@ from rich.text import Text
 from yarn_plugin.console import out, table, write_json
 
 NAMES = (
-    "planner", "feedback", "overhead", "switching_cost", "stage", "bad_estimates", "resumed_stage", "arbiter",
-    "bid_table", "auction", "auction_properties", "liar", "lease_simulator", "live_fairness", "allocation_change",
+    "planner", "feedback", "overhead", "switching_cost", "beliefs", "stage", "bad_estimates", "resumed_stage",
+    "arbiter", "bid_table", "auction", "auction_properties", "liar", "lease_simulator", "live_fairness",
+    "allocation_change",
 )  # fmt: skip
 SPEC = Path(__file__).with_name("spec.toml")
 
