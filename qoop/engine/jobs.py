@@ -26,6 +26,14 @@ def session_tag(session: SparkSession) -> str | None:
         return None
 
 
+def has_tags(session: SparkSession) -> bool:
+    """Whether the user has given the session tags to interrupt its queries by; True if that cannot be known."""
+    try:
+        return bool(session.getTags())
+    except (Py4JError, AttributeError):
+        return True
+
+
 @contextmanager
 def tagged(context: SparkContext, tags: Iterable[str], description: str) -> Iterator[None]:
     """Within this context, jobs started by this thread, which does nothing else, carry the tags.

@@ -94,6 +94,7 @@ class SparkEngine:
         tag: one more tag of the jobs of stages in threads of their own.
         keeps_metadata: the columns of the result have the qualifiers and metadata of those of the query as written, not
             only their names, as it is stored or becomes a frame of the user; takes a millisecond for each column.
+        out_of_room: called when a stage has found no memory or disk left, before it is tried again.
         too_much: given the bytes that outputs take, why that is too much; None if it is not. With a reason, the query
             runs as written.
     """
@@ -114,6 +115,7 @@ class SparkEngine:
         tag: str | None = None,
         keeps_metadata: bool = True,
         too_much: Callable[[float], str | None] = lambda stored: None,
+        out_of_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._once, self._measures_result, self._foreground = once, measures_result, foreground
         self._tag, self._keeps_metadata = tag, keeps_metadata
@@ -129,6 +131,7 @@ class SparkEngine:
         self._consume, self._emit, self._warn = consume, emit, warn
         self._context = session.sparkContext
         self._too_much, self._next_limit_check, self._is_over_limit = too_much, 0.0, False
+        self._out_of_room = out_of_room
         self._executors = Executors(self._context)
         self._target = ExecutorTarget(self._executors, name, warn)
         self._lock = threading.RLock()
@@ -456,6 +459,8 @@ class SparkEngine:
             self._starved.add(event.stage)
         if not (event.retry and is_first):
             return replace(event, retry=False)
+        with suppress(Exception):  # The JVM does not respond.
+            self._out_of_room()
         self._free_room()
         with self._lock:
             return StageCancelled(event.stage) if tag in self._cancelled else event
