@@ -1,7 +1,7 @@
 """What leaving replanning on costs: TPC-DS queries, a constant share, qoop against plain Spark with AQE.
 
 And against the same with runtime filters that act on small tables too (`spark_ratio.FILTERS`), all in one session.
-Spark runs in this process with two slots. Each query is run in the three ways to warm up: three times (from scale 10 on,
+Spark runs in this process with two slots. Each query is run in the three ways to warm up: three times (from scale 10,
 whose runs are long, once, and twice more on qoop), and if it was planned four more times on qoop, so that the guard
 knows how it runs planned and as written. Then it is run in rounds, in random order, until the 95% intervals of the
 ratios are within 5%: at least 3 rounds, at most 20 of 1.5 s or longer, and no further round after 5 min. A query that
