@@ -86,6 +86,7 @@ class SessionQuery:
         use: what becomes of its rows while it runs, as that takes time too; None: they may be computed later.
         keeps_metadata: see `SparkEngine`.
         first: how many of its rows are wanted, if not all are.
+        in_copy: nothing is done with its frame that the session must know of, so a copy of it may compute the rows.
     """
 
     def __init__(
@@ -97,8 +98,9 @@ class SessionQuery:
         use: str | None = None,
         keeps_metadata: bool = True,
         first: int | None = None,
+        in_copy: bool = False,
     ) -> None:
-        self._first = first
+        self._first, self._in_copy = first, in_copy
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._use, self._keeps_metadata, self._began = use, keeps_metadata, time.monotonic()
         self._planning_s: float | None = None
@@ -208,12 +210,11 @@ class SessionQuery:
         )
 
     def _may_be_filtered_as_written(self) -> bool:
-        """Whether the query as written may be computed in a copy of the session.
+        """Whether the query as written is computed with filters, in a copy of the session.
 
-        Not if its frame becomes one of the user's, or stores rows: the session must know what has changed. Nor if the
-        user has tags to interrupt the session's queries by, which a copy does not know.
+        Not if the user has tags to interrupt the session's queries by, which a copy does not know.
         """
-        return bool(self._filters) and not self._keeps_metadata and not has_tags(self.spark)
+        return bool(self._filters) and self._in_copy and not has_tags(self.spark)
 
     def _to_its_end(self, run: QueryRun, engine: SparkEngine, on_trial: bool) -> Outcome:
         """Run the query until it ends or its timeout does, and keep what that tells its next runs."""
@@ -251,6 +252,9 @@ class SessionQuery:
 
     def users(self, frame: DataFrame) -> DataFrame:
         """The frame of the result as one of the user's session."""
+        if frame is self.written.filtered:
+            # In a copy of the session: nothing is done with it that the session must know of.
+            return frame
         if not self.is_planned and self._use is not None:
             # Spark may have optimised it already. A frame that is used later may find other rows in Spark's cache then.
             return frame
@@ -379,9 +383,9 @@ class SessionQuery:
         if options.guard is None or self._use is None:
             return None
         chosen = (options.rules, options.cut_policy, options.model, options.gate, options.checkpoint is None)
-        chosen = (*chosen, "filtered") if self._filters else chosen
+        filtered = ("filtered",) if self._filters else ()
         try:
-            query = query_identity(frame, self._parsed.text, self._use, repr(chosen))
+            query = query_identity(frame, self._parsed.text, self._use, repr(chosen), *filtered)
             data = data_identity(frame)
         except Exception:  # noqa: BLE001 - a query that cannot be recognised has no earlier runs
             return None

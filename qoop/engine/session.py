@@ -269,6 +269,7 @@ class QueryAsWritten:
     A statement that is not a query is executed by that, once and never again.
 
     `filters`: the runtime filters that it is computed with; without them it is computed in the user's session.
+    `filtered`: its frame with them, in a copy of the session.
 
     Args:
         parsed: Spark's parse of the query, where it is a part of another statement.
@@ -283,6 +284,7 @@ class QueryAsWritten:
         self._first = self._new_frame()
         self._computed = False
         self.filters = RuntimeFilters()
+        self.filtered: DataFrame | None = None
         self.is_command = is_command(self._first) or (parsed is None and is_script(spark, text))
 
     @property
@@ -314,11 +316,11 @@ class QueryAsWritten:
         if self._computed and not self.is_command:
             return self._new_frame()
         self._computed = True
-        return self._first if self.is_command or not self.filters else self._filtering()
-
-    def _filtering(self) -> DataFrame:
-        """The same in a copy of the session that has the settings of the filters."""
-        return frame_of(self.filters.set_in(copy_of(self._spark)), self._first._jdf.queryExecution().analyzed())
+        if self.is_command or not self.filters:
+            return self._first
+        copy = self.filters.set_in(copy_of(self._spark))
+        self.filtered = frame_of(copy, self._first._jdf.queryExecution().analyzed())
+        return self.filtered
 
     def _new_frame(self) -> DataFrame:
         return self._spark.sql(self.text) if self._parsed is None else frame_of(self._spark, self._parsed)

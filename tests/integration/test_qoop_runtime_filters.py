@@ -4,7 +4,7 @@ import platformdirs
 import pytest
 
 import qoop
-from qoop import session_query
+from qoop import api, session_query
 from qoop.engine import session as engine_session
 from qoop.engine.runtime_filters import FILTERED, MADE_OF
 from qoop.estimate.gate import Gate
@@ -85,17 +85,37 @@ def test_a_session_with_tags_computes_the_query_as_written_itself(spark):
 
 
 def test_a_query_that_runs_out_of_memory_is_tried_again_without_them(spark, monkeypatch):
-    made = engine_session.QueryAsWritten._filtering
+    made = engine_session.QueryAsWritten.frame
     tried = []
 
     def failing(written):
         tried.append(made(written))
-        raise RuntimeError("Not enough memory to build and broadcast the table")
+        if len(tried) == 1:
+            raise RuntimeError("Not enough memory to build and broadcast the table")
+        return tried[-1]
 
-    monkeypatch.setattr(engine_session.QueryAsWritten, "_filtering", failing)
+    monkeypatch.setattr(engine_session.QueryAsWritten, "frame", failing)
     assert not run(spark)
-    (copy,) = (frame.sparkSession for frame in tried)
-    assert copy.conf.get(FILTERED) == spark.conf.get(FILTERED)
+    copy, again = (frame.sparkSession for frame in tried)
+    assert copy.conf.get(FILTERED) == again.conf.get(FILTERED) == spark.conf.get(FILTERED)
+    assert again._jsparkSession.equals(spark._jsparkSession)
+
+
+def test_rows_that_are_written_to_files_and_nothing_else_are_filtered(spark, tmp_path):
+    options = qoop.Options(gate=Gate(gain=0.0), guard=None)
+    sessions = []
+
+    def store(frame):
+        sessions.append(frame.sparkSession._jsparkSession)
+        frame.write.parquet(str(tmp_path / f"rows-{len(sessions)}"))
+
+    for only_writes in (True, False):
+        before = len(plans(spark))
+        api.write(spark, TEXT, options, store, lambda place: None, only_writes=only_writes)
+        assert any(FILTER in plan for plan in plans(spark)[before:]) == only_writes
+        rows = spark.read.parquet(str(tmp_path / f"rows-{len(sessions)}")).collect()
+        assert [tuple(row) for row in rows] == EXPECTED
+    assert [session.equals(spark._jsparkSession) for session in sessions] == [False, True]
 
 
 def test_a_frame_of_the_user_is_in_the_users_session(spark):

@@ -90,7 +90,9 @@ class Engine:
 @pytest.fixture
 def spark(monkeypatch):
     """A session in which everything around the planner succeeds."""
-    written = SimpleNamespace(is_command=False, columns=[("x", "int")], analysed=None, is_deterministic=True)
+    written = SimpleNamespace(
+        is_command=False, columns=[("x", "int")], analysed=None, is_deterministic=True, filtered=0
+    )
     nothing = SimpleNamespace(release=lambda: None, release_with=lambda owner: None)
     written_statement = SimpleNamespace(query=object(), check=lambda: None, execute=lambda rows: None, is_atomic=True)
     monkeypatch.setattr(session_query, "QueryAsWritten", lambda spark, text, query: written)
