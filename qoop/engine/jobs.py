@@ -121,7 +121,7 @@ def _own_pool() -> Iterator[str]:
 
 class TaskTime(NamedTuple):
     """The total run time of tasks, and the time from the start of the first to the end of the last, without pauses in
-    which there was none to run; in seconds, None if Spark no longer has them."""
+    which there was none to run; in seconds, None if Spark no longer has them, or not yet."""
 
     core_seconds: float | None
     computing_seconds: float | None
@@ -139,32 +139,33 @@ def task_time(context: SparkContext, tag: str, last_job: bool = False) -> TaskTi
         store = scala.statusStore()
         jobs = sorted(scala.statusTracker().getJobIdsForTag(tag))[-1 if last_job else 0 :]
         stages = {stage for job in jobs for stage in str(store.job(job).stageIds().mkString(" ")).split()}
-        measured = [one for stage in stages if (one := _measured(store, int(stage))) is not None]
-        return TaskTime(sum(ran for ran, _, _ in measured) / 1000.0, _covered(one[1:] for one in measured) / 1000.0)
+        tasks = [one for stage in stages for one in _tasks(store, int(stage))]
+        spans = [_span(found) for found, _ in tasks]
+        known = [span for span in spans if span is not None]
+        return TaskTime(sum(ran for _, ran in tasks), _covered(known) if len(known) == len(spans) else None)
     except Exception:  # noqa: BLE001 - a stage that has finished must not fail because it cannot be measured
         return TaskTime(None, None)
 
 
-def running_tasks(context: SparkContext, tag: str) -> int | None:
-    """How many tasks under a tag run now; None if that cannot be known."""
-    try:
-        scala = context._jsc.sc()
-        active = set(scala.statusTracker().getActiveJobIds()) & set(scala.statusTracker().getJobIdsForTag(tag))
-        return sum(int(scala.statusStore().job(job).numActiveTasks()) for job in active)
-    except Exception:  # noqa: BLE001 - a stage must not fail because it cannot be measured
-        return None
-
-
-def _measured(store: Any, stage: int) -> tuple[float, float, float] | None:
-    """The run time of a Spark stage's tasks, when the first started, and when it ended, in ms; None: it had none."""
+def _tasks(store: Any, stage: int) -> list[tuple[Any, float]]:
+    """What Spark has of a stage of its own, and the run time of its tasks in seconds; empty if it had none."""
     try:
         found = store.lastStageAttempt(stage)
-        if not (ran := float(found.executorRunTime())):
-            return None
-        return ran, float(found.firstTaskLaunchedTime().get().getTime()), float(found.completionTime().get().getTime())
+        ran = float(found.executorRunTime()) / 1000.0
     except Py4JError:
-        # A stage that was skipped or cancelled, or that Spark has dropped from its records.
+        # A stage that was skipped, or that Spark has dropped from its records.
+        return []
+    return [(found, ran)] if ran else []
+
+
+def _span(stage: Any) -> tuple[float, float] | None:
+    """When the first task of a stage of Spark's started, and when it ended; None if it has not ended."""
+    try:
+        times = (stage.firstTaskLaunchedTime().get(), stage.completionTime().get())
+        begin, end = (float(time.getTime()) / 1000.0 for time in times)
+    except Py4JError:
         return None
+    return begin, end
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:

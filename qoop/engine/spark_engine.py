@@ -24,12 +24,13 @@ from qoop.engine.failures import (
     message_of,
 )
 from qoop.engine.garbage import GARBAGE, free_room
-from qoop.engine.jobs import TaskTime, core_seconds, running_tasks, tagged, tagged_beside, task_time
+from qoop.engine.jobs import TaskTime, core_seconds, tagged, tagged_beside, task_time
 from qoop.engine.one_by_one import OneByOne
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of, with_columns_like
 from qoop.engine.snapshot import NoSnapshotError, refuse_cached_files
 from qoop.engine.stored_once import StoredOnce
+from qoop.engine.task_samples import TaskSamples, running_tasks
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.parsing.render import composed, views_read
@@ -62,9 +63,6 @@ STOP_TIMEOUT_S = 20.0
 
 LIMIT_CHECK_S = 2.0
 """Seconds between checks of how much is stored."""
-
-SAMPLE_INTERVAL_S, REPORT_INTERVAL_S = 1.0, 4.0
-"""Seconds between samples of how many tasks of each stage run, and between reports of how long they have run."""
 
 MIN_GROWTH_ROWS = 1e6
 """How many rows a running stage must have stored for that to be reported, and again as there are a quarter more."""
@@ -520,7 +518,7 @@ class SparkEngine:
             self._emit(found)
 
     def _report_tasks(self) -> None:
-        """Report how long the tasks of running stages have run, by samples: Spark adds up those that have ended."""
+        """Report how long the tasks of running stages have run."""
         now = time.monotonic()
         if now < self._samples.due_at:
             return
@@ -583,43 +581,6 @@ class SparkEngine:
             self._report_lost_outputs(suspected=True)
         except Exception:  # noqa: BLE001 - the next check reports them
             return
-
-
-class TaskSamples:
-    """How long the tasks of each stage have run, from samples of how many run.
-
-    `due_at`: when to take the next sample, in seconds of the monotonic clock.
-    """
-
-    def __init__(self) -> None:
-        self.due_at = 0.0
-        self._taken_at: float | None = None
-        self._reported_at: float | None = None
-        self._core_seconds: dict[str, float] = {}
-
-    def add(self, now: float, tasks: Mapping[str, int | None]) -> dict[str, float]:
-        """Add a sample: the running tasks of each stage, by its tag; None: they are not known, nor how long they ran.
-
-        Returns the core seconds of these stages until now.
-        """
-        elapsed = now - self._taken_at if self._taken_at is not None else 0.0
-        before = self._core_seconds
-        self._core_seconds = {
-            tag: before[tag] + count * elapsed if tag in before else 0.0
-            for tag, count in tasks.items()
-            if count is not None
-        }
-        self._taken_at, self.due_at = now, now + SAMPLE_INTERVAL_S
-        return self._core_seconds
-
-    def are_to_report(self, now: float) -> bool:
-        """Whether it is time for a report; if so, the next one is due an interval later."""
-        if self._reported_at is None:
-            self._reported_at = now
-        if now - self._reported_at < REPORT_INTERVAL_S:
-            return False
-        self._reported_at = now
-        return True
 
 
 class _StageThread(InheritableThread):  # type: ignore[misc]
