@@ -117,6 +117,22 @@ def test_the_first_plan_is_the_best_on_average_over_the_likely_shares():
     assert over_shares(plans, estimator, found, (32.0,), Rules()) == found
 
 
+def test_a_query_begins_with_that_plan():
+    """The fastest on 32 slots takes .86 s, another one .93 s; on 4 to 32 slots they take 1.5 and .96 s on average."""
+    known = Known((3_000_000, 1000, 1_000_000, 3_000_000, 1000, 500))
+    made = plan(parse_statement(TEXTS[0]), known, known.statistics, CutPolicy(), CostModel())
+    began = {}
+    for executors in (None, ExecutorsChanged(0, 0.0)):
+        state = State(made.plans, made.estimator, made.estimator, Rules())
+        for event in (events.Planned(len(made.plans), 2), executors, events.ShareChanged(32.0, None, "", 0.0)):
+            state, _ = step(state, 0.0, event) if event is not None else (state, ())
+        began[executors] = state.current
+    found = evaluate(made.plans, made.estimator, Progress(frozenset(), {}), 32.0, Rules())
+    means = over_shares(made.plans, made.estimator, found, likely_slots(32.0, ExecutorsChanged(0, 0.0)), Rules())
+    fastest = [min(some, key=lambda one: (one.seconds, one.plan)).plan for some in (found, means)]
+    assert list(began.values()) == fastest and fastest[0] != fastest[1]
+
+
 def stage_of(state):
     (stage,) = list(state.running)[:1]
     return stage, state.running[stage]
