@@ -55,16 +55,13 @@ def test_slots_are_those_of_the_executors_that_there_are(cluster, arbiter, tmp_p
     tables = data.open_data(data.ensure(0.1))
     settings = [part for name, value in DYNAMIC.items() for part in ("--conf", f"{name}={value}")]
     words = (sys.executable, "-c", "from qoop.cli import main; main()", "submit", *FLAGS, "--executor-cores", "1")
-    process = subprocess.Popen(
-        [*map(str, (*words, *settings, "--tables", tables.path, "--journal", tmp_path / "journal", "-e", SLOW))],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=(tmp_path / "log").open("w"),
-    )
+    words = [*words, *settings, "--tables", tables.path, "--journal", tmp_path / "journal", "-e", SLOW]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(list(map(str, words)), env=environment, stdout=subprocess.DEVNULL, stderr=log)
     try:
-        eventually((tmp_path / "journal").exists, "the query begins", 120)
+        eventually((tmp_path / "journal").exists, "the query begins", 240)
         for slots in (2.0, 3.0):
-            eventually(lambda slots=slots: slots in dict(believed(tmp_path / "journal")[1]).values(), f"{slots}", 150)
+            eventually(lambda slots=slots: slots in dict(believed(tmp_path / "journal")[1]).values(), f"{slots}", 180)
             live, notes = believed(tmp_path / "journal")
             noticed = next(at for at, there in live if there == slots)
             assert next(at for at, used in notes if used == slots and at >= noticed) <= noticed + NOTICED_S
