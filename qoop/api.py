@@ -81,7 +81,7 @@ def collect(
     if parsed.stores_rows:
         return Answer([], [], execute(spark, parsed, options))
     use = f"the first {max_rows} rows"
-    query = SessionQuery(spark, parsed, _checked(options), use=use, keeps_metadata=False, first=max_rows)
+    query = SessionQuery(spark, parsed, _checked(options), use=use, keeps_metadata=False, first=max_rows, in_copy=True)
 
     def consume(frame: DataFrame) -> tuple[int, list[Row]]:
         rows = shown(query.wanted(frame)).collect()
@@ -100,6 +100,7 @@ def write(
     options: Options | None,
     store: Callable[[DataFrame], Place],
     publish: Callable[[Place], None] | None = None,
+    only_writes: bool = False,
 ) -> Outcome:
     """Run a query and write its rows.
 
@@ -108,8 +109,11 @@ def write(
             interrupt it. With `publish`, writes rows to a place where nobody reads them yet, and returns the place;
             called for each attempt at the last stage, which a switch may cancel.
         publish: takes the place of the complete result.
+        only_writes: `store` does nothing with the frame but write it to files that no table is made of, so it may be
+            one of a copy of the session; only with `publish`.
     """
-    query = SessionQuery(spark, _parsed(spark, text), _checked(options), use="all rows, written")
+    in_copy = only_writes and publish is not None
+    query = SessionQuery(spark, _parsed(spark, text), _checked(options), use="all rows, written", in_copy=in_copy)
     if publish is None:
         return _keep_and_store(query, store)
     try:

@@ -16,13 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.computed_once import computed_once
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints
-from qoop.engine.executors import usual_slots
+from qoop.engine.executors import slots_within
 from qoop.engine.failures import java_message, message_of, was_cancelled
 from qoop.engine.folders import QueryFolder
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs, tables_named
-from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts, session_tag
+from qoop.engine.jobs import has_tags, is_idle, only_ctrl_c_interrupts, session_tag
 from qoop.engine.pruning import reads_partitions
+from qoop.engine.runtime_filters import RuntimeFilters, runtime_filters
 from qoop.engine.session import (
     QueryAsWritten,
     broadcast_bytes,
@@ -40,7 +41,7 @@ from qoop.engine.timeout import cancelling_after, stopping_after
 from qoop.engine.verification import Verification
 from qoop.errors import CannotSplitError, QoopError, QueryFailedError
 from qoop.estimate.cost import CostModel
-from qoop.estimate.gate import Gate
+from qoop.estimate.gate import Gate, Inputs
 from qoop.feedback.profile import fixed_share
 from qoop.known_plans import KnownPlans
 from qoop.options import CHECKPOINT_WANTED, PLAN_WANTED, Options, PlanWhen
@@ -85,6 +86,7 @@ class SessionQuery:
         use: what becomes of its rows while it runs, as that takes time too; None: they may be computed later.
         keeps_metadata: see `SparkEngine`.
         first: how many of its rows are wanted, if not all are.
+        in_copy: nothing is done with its frame that the session must know of, so a copy of it may compute the rows.
     """
 
     def __init__(
@@ -96,8 +98,9 @@ class SessionQuery:
         use: str | None = None,
         keeps_metadata: bool = True,
         first: int | None = None,
+        in_copy: bool = False,
     ) -> None:
-        self._first = first
+        self._first, self._in_copy = first, in_copy
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._use, self._keeps_metadata, self._began = use, keeps_metadata, time.monotonic()
         self._planning_s: float | None = None
@@ -111,13 +114,14 @@ class SessionQuery:
             check_writable(options.journal)
         with cancelling_after(options.timeout, spark.sparkContext):
             self.written = QueryAsWritten(spark, parsed.text, query)
-        self._slots = options.slots or usual_slots(spark.sparkContext)
+        self._slots = slots_within(spark.sparkContext, options.slots)
         number = hash((spark.sparkContext.applicationId, parsed.text, use))
         self._earlier = EarlierRuns(options.guard, _runs_here, number, self._slots, is_fixed=options.feed is None)
         self._session = spark
         self._checkpoints: Checkpoints | None = None
         self._engine: SparkEngine | None = None
         self._pinned: list[tuple[Any, Any]] = []
+        self._filters = RuntimeFilters()
 
     @property
     def result(self) -> Any:
@@ -183,7 +187,10 @@ class SessionQuery:
     ) -> SparkEngine:
         options, (planned, _) = self._options, self._planned
         self._checkpoints = self._new_checkpoints()
-        is_simple = planned is None and options.feed is None and options.timeout is None
+        if is_filtered := self._may_be_filtered_as_written():
+            self.written.filters = self._filters
+        # Only a thread of its own has a tag by which its jobs are the user's session's, though a copy computes them.
+        is_simple = planned is None and options.feed is None and options.timeout is None and not is_filtered
         return SparkEngine(
             self._session,
             self._name,
@@ -199,7 +206,15 @@ class SessionQuery:
             tag=session_tag(self.spark),
             keeps_metadata=self._keeps_metadata,
             too_much=StoredLimit(self.spark).reason if planned is not None else lambda stored: None,
+            out_of_room=self._filters.drop,
         )
+
+    def _may_be_filtered_as_written(self) -> bool:
+        """Whether the query as written is computed with filters, in a copy of the session.
+
+        Not if the user has tags to interrupt the session's queries by, which a copy does not know.
+        """
+        return bool(self._filters) and self._in_copy and not has_tags(self.spark)
 
     def _to_its_end(self, run: QueryRun, engine: SparkEngine, on_trial: bool) -> Outcome:
         """Run the query until it ends or its timeout does, and keep what that tells its next runs."""
@@ -237,6 +252,9 @@ class SessionQuery:
 
     def users(self, frame: DataFrame) -> DataFrame:
         """The frame of the result as one of the user's session."""
+        if frame is self.written.filtered:
+            # In a copy of the session: nothing is done with it that the session must know of.
+            return frame
         if not self.is_planned and self._use is not None:
             # Spark may have optimised it already. A frame that is used later may find other rows in Spark's cache then.
             return frame
@@ -295,11 +313,19 @@ class SessionQuery:
             return "replanning is off"
         if (reason := self._refused() if self._when == "always" else self._gated()) is not None:
             return reason
+        self._filters = self._runtime_filters()
         if self._parsed.statement is None:
             return self._parsed.reason
         if self._parsed.statement.writes:
             return "the statement is not a SELECT"
         return None if self._when == "always" else self._said_by_earlier_runs()
+
+    def _runtime_filters(self) -> RuntimeFilters:
+        """The runtime filters of the query, which is not a short one."""
+        with suppress(PySparkException, Py4JJavaError):
+            if (inputs := self._inputs) is not None:
+                return runtime_filters(self.spark, inputs.sizes, self._broadcast_bytes)
+        return RuntimeFilters()
 
     def _refused(self) -> str | None:
         """Why Spark would refuse the query as written, and not the parts of it that are planned."""
@@ -313,16 +339,33 @@ class SessionQuery:
 
     def _gated(self) -> str | None:
         """Why planning the query could not pay off."""
-        gate, slots = self._broadcasting(self._options.gate, Gate()), self._slots
         try:
-            named, length = tables_named(self.written.analysed), len(self._parsed.text)
-            inputs = read_inputs(self._wanted_as_written, gate.bytes_to_know(slots, named, length), named)
+            inputs = self._inputs
         except (PySparkException, Py4JJavaError):
             return NOT_OPTIMISED
-        except Exception:  # noqa: BLE001 - what cannot be read of a plan keeps no query from being planned
+        if inputs is None:
             return None
         self._earlier.reads(inputs.sizes)
-        return gate.reason(inputs, slots, self._earlier.seconds, length)
+        return self._gate.reason(inputs, self._slots, self._earlier.seconds, len(self._parsed.text))
+
+    @computed_once
+    def _gate(self) -> Gate:
+        return self._broadcasting(self._options.gate, Gate())
+
+    @computed_once
+    def _inputs(self) -> Inputs | None:
+        """What the query reads; None if that cannot be read off its plan.
+
+        Raises:
+            PySparkException, Py4JJavaError: Spark fails to optimise the query.
+        """
+        try:
+            named, length = tables_named(self.written.analysed), len(self._parsed.text)
+            return read_inputs(self._wanted_as_written, self._gate.bytes_to_know(self._slots, named, length), named)
+        except (PySparkException, Py4JJavaError):
+            raise
+        except Exception:  # noqa: BLE001 - what cannot be read of a plan keeps no query from being planned
+            return None
 
     def _broadcasting(self, given: Rated, usual: Rated) -> Rated:
         """What is given, with the size up to which the session broadcasts tables, unless it has one of its own."""
@@ -340,8 +383,9 @@ class SessionQuery:
         if options.guard is None or self._use is None:
             return None
         chosen = (options.rules, options.cut_policy, options.model, options.gate, options.checkpoint is None)
+        filtered = ("filtered",) if self._filters else ()
         try:
-            query = query_identity(frame, self._parsed.text, self._use, repr(chosen))
+            query = query_identity(frame, self._parsed.text, self._use, repr(chosen), *filtered)
             data = data_identity(frame)
         except Exception:  # noqa: BLE001 - a query that cannot be recognised has no earlier runs
             return None
@@ -355,7 +399,7 @@ class SessionQuery:
         if (differs := why_names_differ(self.spark)) is not None:
             return None, differs
         try:
-            self._session = query_session(self.spark)
+            self._session = self._filters.set_in(query_session(self.spark))
             read = files_read(self.written.analysed)
             catalogue = SparkCatalogue(self.spark)
             options, now = self._options, partial(current_moment, self.spark)

@@ -4,7 +4,9 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Any, Protocol, cast
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -32,6 +34,28 @@ LOCAL = re.compile(r"local(?:$|\[)")
 
 UNLIMITED = 2**31 - 1
 """The number of executors by which Spark means any."""
+
+
+def slots_within(context: SparkContext, told: float | None) -> float:
+    """The slots to plan with when a query begins: those that it was told, or the usual ones.
+
+    In local mode no more than there are: their number never changes.
+    """
+    wanted = told or usual_slots(context)
+    return min(wanted, _local_slots(context)) if LOCAL.match(context.master) else wanted
+
+
+_known_slots: WeakKeyDictionary[SparkContext, float] = WeakKeyDictionary()
+
+
+def _local_slots(context: SparkContext) -> float:
+    """The slots of this process; infinite if that is not known."""
+    if context not in _known_slots:
+        try:
+            _known_slots[context] = Executors(context).slots()
+        except (Py4JError, AttributeError):
+            return inf
+    return _known_slots[context]
 
 
 def usual_slots(context: SparkContext) -> float:
@@ -85,12 +109,26 @@ class Executors:
         return found
 
     def count(self) -> int:
-        """How many executors are registered.
+        """How many executors are registered; in local mode one, which is this process.
 
         Raises:
             Py4JError: Spark does not answer.
         """
+        if not self.is_adjustable():
+            return 1
         return int(self._scala.schedulerBackend().getExecutorIds().size())
+
+    def slots(self) -> float:
+        """How many tasks can run at the same time on the executors that are not being decommissioned.
+
+        Raises:
+            Py4JError: Spark does not answer.
+        """
+        return float(self._scala.maxNumConcurrentTasks(self._profile))
+
+    @computed_once
+    def _profile(self) -> Any:
+        return self._scala.resourceProfileManager().defaultResourceProfile()
 
     def set_target(self, target: int) -> list[str]:
         """Request missing executors or decommission surplus ones. Returns the ids of the latter, without waiting."""

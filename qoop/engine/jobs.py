@@ -5,7 +5,8 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
@@ -23,6 +24,14 @@ def session_tag(session: SparkSession) -> str | None:
         return str(session._jsparkSession.sessionJobTag())
     except Py4JError:
         return None
+
+
+def has_tags(session: SparkSession) -> bool:
+    """Whether the user has given the session tags to interrupt its queries by; True if that cannot be known."""
+    try:
+        return bool(session.getTags())
+    except (Py4JError, AttributeError):
+        return True
 
 
 @contextmanager
@@ -110,24 +119,62 @@ def _own_pool() -> Iterator[str]:
             _pools.discard(number)
 
 
+class TaskTime(NamedTuple):
+    """The total run time of tasks, and the time from the start of the first to the end of the last, without pauses in
+    which there was none to run; in seconds, None if Spark no longer has them, or not yet."""
+
+    core_seconds: float | None
+    computing_seconds: float | None
+
+
 def core_seconds(context: SparkContext, tag: str, last_job: bool = False) -> float | None:
     """The total run time of all tasks under a tag, or of its last job; None if Spark no longer has it."""
+    return task_time(context, tag, last_job).core_seconds
+
+
+def task_time(context: SparkContext, tag: str, last_job: bool = False) -> TaskTime:
+    """The time of the tasks under a tag, or of its last job."""
     try:
         scala = context._jsc.sc()
         store = scala.statusStore()
         jobs = sorted(scala.statusTracker().getJobIdsForTag(tag))[-1 if last_job else 0 :]
         stages = {stage for job in jobs for stage in str(store.job(job).stageIds().mkString(" ")).split()}
-        return sum(_run_time(store, int(stage)) for stage in stages) / 1000.0
+        tasks = [one for stage in stages for one in _tasks(store, int(stage))]
+        spans = [_span(found) for found, _ in tasks]
+        known = [span for span in spans if span is not None]
+        return TaskTime(sum(ran for _, ran in tasks), _covered(known) if len(known) == len(spans) else None)
     except Exception:  # noqa: BLE001 - a stage that has finished must not fail because it cannot be measured
-        return None
+        return TaskTime(None, None)
 
 
-def _run_time(store: Any, stage: int) -> float:
+def _tasks(store: Any, stage: int) -> list[tuple[Any, float]]:
+    """What Spark has of a stage of its own, and the run time of its tasks in seconds; empty if it had none."""
     try:
-        return float(store.lastStageAttempt(stage).executorRunTime())
+        found = store.lastStageAttempt(stage)
+        ran = float(found.executorRunTime()) / 1000.0
     except Py4JError:
         # A stage that was skipped, or that Spark has dropped from its records.
-        return 0.0
+        return []
+    return [(found, ran)] if ran else []
+
+
+def _span(stage: Any) -> tuple[float, float] | None:
+    """When the first task of a stage of Spark's started, and when it ended; None if it has not ended."""
+    try:
+        times = (stage.firstTaskLaunchedTime().get(), stage.completionTime().get())
+        begin, end = (float(time.getTime()) / 1000.0 for time in times)
+    except Py4JError:
+        return None
+    return begin, end
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """The time that is covered by at least one of these spans."""
+    total, until = 0.0, -inf
+    for begin, end in sorted(spans):
+        total += max(end - max(begin, until), 0.0)
+        until = max(until, end)
+    return total
 
 
 _active_jobs: WeakKeyDictionary[SparkContext, Any] = WeakKeyDictionary()

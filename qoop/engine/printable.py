@@ -11,6 +11,7 @@ from pyspark.sql.types import (
     CalendarIntervalType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     TimestampNTZType,
     TimestampType,
     YearMonthIntervalType,
@@ -21,8 +22,8 @@ SEPARATORS = {"table": " ", "csv": "T", "json": "T"}
 
 TIMES = (TimestampType, TimestampNTZType)
 
-AS_TEXT = (*TIMES, DateType, YearMonthIntervalType, CalendarIntervalType)
-"""Types of which Python has not all values, or has them in the time zone of the process."""
+AS_TEXT = (*TIMES, DateType, YearMonthIntervalType, DayTimeIntervalType, CalendarIntervalType)
+"""Types of which Python has not all values, or has them in the time zone of the process, or writes them unlike SQL."""
 
 OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 """A time zone by its distance from UTC."""

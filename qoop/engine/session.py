@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.computed_once import computed_once
 from qoop.engine.connection import java_class
+from qoop.engine.runtime_filters import RuntimeFilters
 from qoop.engine.scala import is_cut, items, printed, sequence, stored_rows
 from qoop.errors import QoopError
 from qoop.parsing.moment import EPOCH, Moment
@@ -81,11 +82,16 @@ def query_session(spark: SparkSession) -> SparkSession:
 
     Views and settings of the copy are not visible in the user's session.
     """
-    copy = _wrapped(spark, spark._jsparkSession.cloneSession())
+    copy = copy_of(spark)
     for name, value in STAGE_CONF.items():
         if name != CTE_POLICY or not is_on(spark, VIEWS_FOLLOW_SETTINGS):
             copy.conf.set(name, value)
     return copy
+
+
+def copy_of(spark: SparkSession) -> SparkSession:
+    """A copy of a session, with its settings; those of the copy may be changed, and are not visible in the other."""
+    return _wrapped(spark, spark._jsparkSession.cloneSession())
 
 
 def why_names_differ(spark: SparkSession) -> str | None:
@@ -114,7 +120,7 @@ def sql_path(spark: SparkSession) -> str:
 
 def comparing_session(stages: SparkSession) -> SparkSession:
     """A copy of the session that stages run in, to analyse whole plans as one text: CTEs may have CTEs there."""
-    copy = _wrapped(stages, stages._jsparkSession.cloneSession())
+    copy = copy_of(stages)
     copy.conf.set(CTE_POLICY, "CORRECTED")
     return copy
 
@@ -262,6 +268,9 @@ class QueryAsWritten:
 
     A statement that is not a query is executed by that, once and never again.
 
+    `filters`: the runtime filters that it is computed with; without them it is computed in the user's session.
+    `filtered`: its frame with them, in a copy of the session.
+
     Args:
         parsed: Spark's parse of the query, where it is a part of another statement.
 
@@ -274,6 +283,8 @@ class QueryAsWritten:
         self._spark, self._parsed = spark, parsed
         self._first = self._new_frame()
         self._computed = False
+        self.filters = RuntimeFilters()
+        self.filtered: DataFrame | None = None
         self.is_command = is_command(self._first) or (parsed is None and is_script(spark, text))
 
     @property
@@ -305,7 +316,11 @@ class QueryAsWritten:
         if self._computed and not self.is_command:
             return self._new_frame()
         self._computed = True
-        return self._first
+        if self.is_command or not self.filters:
+            return self._first
+        copy = self.filters.set_in(copy_of(self._spark))
+        self.filtered = frame_of(copy, self._first._jdf.queryExecution().analyzed())
+        return self.filtered
 
     def _new_frame(self) -> DataFrame:
         return self._spark.sql(self.text) if self._parsed is None else frame_of(self._spark, self._parsed)

@@ -24,12 +24,13 @@ from qoop.engine.failures import (
     message_of,
 )
 from qoop.engine.garbage import GARBAGE, free_room
-from qoop.engine.jobs import core_seconds, tagged, tagged_beside
+from qoop.engine.jobs import TaskTime, core_seconds, tagged, tagged_beside, task_time
 from qoop.engine.one_by_one import OneByOne
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of, with_columns_like
 from qoop.engine.snapshot import NoSnapshotError, refuse_cached_files
 from qoop.engine.stored_once import StoredOnce
+from qoop.engine.task_samples import TaskSamples, running_tasks
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.parsing.render import composed, views_read
@@ -44,6 +45,7 @@ from qoop.replan.events import (
     StageFailed,
     StageFinished,
     StageGrew,
+    TasksRan,
 )
 from yarn_plugin.errors import describe
 
@@ -90,6 +92,7 @@ class SparkEngine:
         tag: one more tag of the jobs of stages in threads of their own.
         keeps_metadata: the columns of the result have the qualifiers and metadata of those of the query as written, not
             only their names, as it is stored or becomes a frame of the user; takes a millisecond for each column.
+        out_of_room: called when a stage has found no memory or disk left, before it is tried again.
         too_much: given the bytes that outputs take, why that is too much; None if it is not. With a reason, the query
             runs as written.
     """
@@ -110,6 +113,7 @@ class SparkEngine:
         tag: str | None = None,
         keeps_metadata: bool = True,
         too_much: Callable[[float], str | None] = lambda stored: None,
+        out_of_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._once, self._measures_result, self._foreground = once, measures_result, foreground
         self._tag, self._keeps_metadata = tag, keeps_metadata
@@ -125,6 +129,7 @@ class SparkEngine:
         self._consume, self._emit, self._warn = consume, emit, warn
         self._context = session.sparkContext
         self._too_much, self._next_limit_check, self._is_over_limit = too_much, 0.0, False
+        self._out_of_room = out_of_room
         self._executors = Executors(self._context)
         self._target = ExecutorTarget(self._executors, name, warn)
         self._lock = threading.RLock()
@@ -140,8 +145,12 @@ class SparkEngine:
         self._versions: dict[str, int] = {}
         self._number = 0
         self._closed = threading.Event()
-        self._count: int | None = None
+        self._known_executors: ExecutorsChanged | None = None
+        self._samples = TaskSamples()
         if not foreground:
+            with suppress(Exception):  # What Spark does not answer now, it is asked again.
+                # Before the first plan is chosen.
+                self._report_executors()
             threading.Thread(target=self._watch, name=f"{name}-watch", daemon=True).start()
 
     def start(self, stage: StageId, query: str, view: str | None) -> None:
@@ -277,8 +286,8 @@ class SparkEngine:
                 rows, size = self._compute(query, view, tag, versions)
             seconds = time.monotonic() - started
             is_measured = view is not None or self._measures_result
-            cores = core_seconds(self._context, tag) if is_measured else None
-            event: Event = StageFinished(stage, rows, size, seconds, cores)
+            took = task_time(self._context, tag) if is_measured else TaskTime(None, None)
+            event: Event = StageFinished(stage, rows, size, seconds, took.core_seconds, took.computing_seconds)
         except BaseException as problem:
             if self._foreground and not isinstance(problem, Exception):
                 raise
@@ -448,6 +457,8 @@ class SparkEngine:
             self._starved.add(event.stage)
         if not (event.retry and is_first):
             return replace(event, retry=False)
+        with suppress(Exception):  # The JVM does not respond.
+            self._out_of_room()
         self._free_room()
         with self._lock:
             return StageCancelled(event.stage) if tag in self._cancelled else event
@@ -471,8 +482,9 @@ class SparkEngine:
             if time.monotonic() < next_check:
                 continue
             try:
-                if self._executors.is_adjustable():
+                if self._known_executors is None or self._executors.is_adjustable():
                     self._report_executors()
+                self._report_tasks()
                 if (began := time.monotonic()) >= next_outputs:
                     self._check_outputs()
                     ended = time.monotonic()
@@ -499,10 +511,22 @@ class SparkEngine:
             self._warn(f"{failed}: {type(problem).__name__}: {message}")
 
     def _report_executors(self) -> None:
-        count = self._executors.count()
-        if count != self._count:
-            self._count = count
-            self._emit(ExecutorsChanged(count))
+        executors = self._executors
+        found = ExecutorsChanged(executors.count(), executors.slots(), executors.is_adjustable())
+        if found != self._known_executors:
+            self._known_executors = found
+            self._emit(found)
+
+    def _report_tasks(self) -> None:
+        """Report how long the tasks of running stages have run."""
+        now = time.monotonic()
+        if now < self._samples.due_at:
+            return
+        with self._lock:
+            running = {tag: stage for stage, tag in self._running.items() if tag not in self._cancelled}
+        ran = self._samples.add(now, {tag: running_tasks(self._context, tag) for tag in running})
+        if self._samples.are_to_report(now) and ran:
+            self._emit(TasksRan(tuple(sorted((running[tag], seconds) for tag, seconds in ran.items()))))
 
     def _report_growth(self) -> None:
         with self._lock:

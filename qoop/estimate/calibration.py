@@ -55,7 +55,9 @@ class Calibration:
         """Scale work estimated at nominal speed to this machine."""
         return Work(work.core_seconds * self.core_factor, work.fixed_seconds * self.fixed_factor, work.tasks)
 
-    def updated(self, work: Work, slots: float, seconds: float, core_seconds: float) -> "Calibration":
+    def updated(
+        self, work: Work, slots: float, seconds: float, core_seconds: float, computing: float | None = None
+    ) -> "Calibration":
         """Add the measurement of a finished stage.
 
         Args:
@@ -63,8 +65,10 @@ class Calibration:
             slots: the slots that it had.
             seconds: its wall-clock time.
             core_seconds: the run time of its tasks, summed up.
+            computing: the part of its time in which tasks ran; None: as `slots` suggest.
         """
-        computing = core_seconds / max(min(slots, work.tasks), 1e-9)
+        if computing is None:
+            computing = core_seconds / max(min(slots, work.tasks), 1e-9)
         return replace(
             self,
             stages=self.stages + 1,

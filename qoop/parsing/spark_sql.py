@@ -22,8 +22,8 @@ class Named(exp.Expression, exp.Func):
 
 
 KEPT = (
-    "DATE", "DATE_SUB", "FROM_UTC_TIMESTAMP", "INSTR", "LOG10", "LOG2", "TO_CHAR", "TO_TIMESTAMP", "TO_UNIX_TIMESTAMP",
-    "TO_UTC_TIMESTAMP", "UNIX_DATE",
+    "COLLATE", "DATE", "DATE_SUB", "FROM_UTC_TIMESTAMP", "INSTR", "LOG10", "LOG2", "TO_CHAR", "TO_TIMESTAMP",
+    "TO_UNIX_TIMESTAMP", "TO_UTC_TIMESTAMP", "UNIX_DATE",
 )  # fmt: skip
 """The functions that are kept as they are named."""
 

@@ -34,6 +34,15 @@ class NewShare:
 
 
 @dataclass(frozen=True, slots=True)
+class NewExecutors:
+    """The executors changed so that the query has other slots than before, within its share."""
+
+    before: float
+    slots: float
+    kind: Literal["new-executors"] = "new-executors"
+
+
+@dataclass(frozen=True, slots=True)
 class FinishedStage:
     """A stage finished. `joins`: the aliases of the relations that it joins; empty for a block's result."""
 
@@ -123,7 +132,9 @@ class UntypedCause:
     kind: Literal["said"] = "said"
 
 
-WhyDecided = PlansMade | NewShare | FinishedStage | OutgrownStage | LostOutput | StagesChecked | UntypedCause
+WhyDecided = (
+    PlansMade | NewShare | NewExecutors | FinishedStage | OutgrownStage | LostOutput | StagesChecked | UntypedCause
+)
 """Why the candidate plans were compared."""
 
 WhyAsWritten = NotPlanned | FailedStage | PlannerFailed | Retried | UntypedCause

@@ -1,4 +1,4 @@
-"""The events of the planner. Times are seconds since the epoch; `slots` are cores for the query's tasks."""
+"""The events of the planner. Times are seconds since the epoch; `slots` are places for the query's tasks."""
 
 from dataclasses import dataclass
 
@@ -38,13 +38,18 @@ class ShareChanged:
 
 @dataclass(frozen=True, slots=True)
 class StageFinished:
-    """A stage finished and its output is stored. `core_seconds`: total run time of its tasks; None if not measured."""
+    """A stage finished and its output is stored.
+
+    `core_seconds`: total run time of its tasks. `computing_seconds`: the time in which at least one of them ran or
+    waited for a slot. Both None if not measured.
+    """
 
     stage: StageId
     rows: float
     bytes: float
     seconds: float
     core_seconds: float | None
+    computing_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,13 @@ class StageGrew:
     stage: StageId
     rows: float
     finished: float
+
+
+@dataclass(frozen=True, slots=True)
+class TasksRan:
+    """How long the tasks of running stages have run until now, summed up for each stage, in core seconds."""
+
+    stages: tuple[tuple[StageId, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +113,15 @@ class CheckpointLost:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorsChanged:
-    """The number of executors changed."""
+    """The executors changed: their number, and how many tasks they can run at the same time.
+
+    `slots`: without those of executors that are leaving; None if it is not known. `may_grow`: there may be more of them
+    later, as there are not in local mode.
+    """
 
     executors: int
+    slots: float | None = None
+    may_grow: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +142,7 @@ Event = (
     | ShareChanged
     | StageFinished
     | StageGrew
+    | TasksRan
     | StageFailed
     | StageCancelled
     | QueryCancelled

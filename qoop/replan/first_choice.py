@@ -1,6 +1,7 @@
 """The first plan of a query: in stages, in one piece, or as the user wrote it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import exp, log
 from statistics import fmean
 
@@ -8,6 +9,7 @@ from qoop.estimate.estimator import Estimator
 from qoop.estimate.guard import PlanTime
 from qoop.plans.plan import AS_WRITTEN, Plan
 from qoop.replan.decision import Candidate, Progress, Rules, choose, evaluate, min_gain_for_switch
+from qoop.replan.events import ExecutorsChanged
 
 PREMIUM = 0.1
 """The fraction of its time that a query may spend on being able to switch: on stages that no estimate asks for.
@@ -35,14 +37,51 @@ DOUBTS = (0.0, 1.0, -1.0)
 SHARES = (1.0, 0.5, 2.0)
 """Likely shares, as multiples of the present one."""
 
+LEAST_PART, LIKELY = 8.0, 4
+"""Executors that are still to come may be as few as one in so many of the share; how many such cases are compared.
+
+Plans for many slots take up to four times as long on few, plans for few up to a fifth longer on many.
+"""
+
 COMPARED = 8
 """How many plans are compared with the query as written in doubt."""
 
 
+def likely_slots(share: float, executors: ExecutorsChanged | None) -> tuple[float, ...]:
+    """The slots that a query may have when it begins, those of its share last: other numbers, if executors are to come.
+
+    As long as executors do not report theirs, the share is all that is known of them.
+    """
+    live = executors.slots if executors is not None else None
+    if executors is None or live is None or live >= share:
+        return (share,)
+    if not executors.may_grow:
+        return (live,)
+    least = min(live or share, max(share / LEAST_PART, min(1.0, share)))
+    return tuple(least * (share / least) ** (place / (LIKELY - 1)) for place in range(LIKELY))
+
+
+def over_shares(
+    plans: Sequence[Plan], estimator: Estimator, candidates: Sequence[Candidate], likely: Sequence[float], rules: Rules
+) -> list[Candidate]:
+    """The candidates, each with the geometric mean of its seconds over several shares instead of those at one."""
+    if len(likely) == 1:
+        return list(candidates)
+    numbers = [one.plan for one in candidates]
+    at_each = [_seconds(plans, estimator, slots, rules, numbers) for slots in likely]
+    means = [exp(fmean(map(log, seconds))) for seconds in zip(*at_each, strict=True)]
+    return [replace(one, seconds=mean) for one, mean in zip(candidates, means, strict=True)]
+
+
 def first_plan(
-    plans: Sequence[Plan], estimator: Estimator, candidates: Sequence[Candidate], slots: float, rules: Rules
+    plans: Sequence[Plan],
+    estimator: Estimator,
+    candidates: Sequence[Candidate],
+    slots: float,
+    rules: Rules,
+    likely: Sequence[float] = (),
 ) -> int:
-    """Choose the plan to start with, given all candidates as expected.
+    """Choose the plan to start with, given all candidates as expected; `likely`: the slots that it may have.
 
     A plan that can be left after a stage is worth a small premium. If no plan would save what a switch must save over
     the query as written, at any likely share and whichever way the estimates are wrong, or if it would cost more than
@@ -62,7 +101,7 @@ def first_plan(
         wrong = max((max(one.error, 1.0 / one.error) for one in rules.times_at(slots).values()), default=1.0)
         if as_written <= wrong * HOPELESS_FACTOR * max(rules.trial_s, ranked[0].seconds):
             return written
-    expected = _expected_first(plans, estimator, ranked, written, slots, rules)
+    expected = _expected_first(plans, estimator, ranked, written, likely or (slots,), rules)
     chosen = by_measurement(plans, candidates, expected, slots, rules)
     return written if _was_in_vain(plans[chosen], rules.times_at(slots)) else chosen
 
@@ -106,7 +145,7 @@ def _expected_first(
     estimator: Estimator,
     ranked: Sequence[Candidate],
     written: int,
-    slots: float,
+    likely: Sequence[float],
     rules: Rules,
 ) -> int:
     """The choice by the estimates alone; `ranked`: all candidates, the fastest first."""
@@ -119,20 +158,25 @@ def _expected_first(
     compared = list(dict.fromkeys(planned))[:COMPARED]
     if not compared:
         return written
-    return compared[0] if _is_worth_it(plans, estimator, compared, written, slots, rules) else written
+    return compared[0] if _is_worth_it(plans, estimator, compared, written, likely, rules) else written
 
 
 def _is_worth_it(
-    plans: Sequence[Plan], estimator: Estimator, compared: Sequence[int], written: int, slots: float, rules: Rules
+    plans: Sequence[Plan],
+    estimator: Estimator,
+    compared: Sequence[int],
+    written: int,
+    likely: Sequence[float],
+    rules: Rules,
 ) -> bool:
     """Whether some plan could win, and the first one costs no more than the premium on average over the doubts."""
     could_win, ratios, premiums = False, [], []
     for doubt in DOUBTS:
         doubted = estimator.with_pessimism(doubt) if doubt else estimator
-        for share in SHARES:
-            now, *others = _seconds(plans, doubted, slots * share, rules, (written, *compared))
+        for slots in dict.fromkeys((*likely, *(slots * share for slots in likely for share in SHARES))):
+            now, *others = _seconds(plans, doubted, slots, rules, (written, *compared))
             could_win |= any(now - other - PLANNED_SECONDS >= min_gain_for_switch(now, rules) for other in others)
-            if share == 1.0:
+            if slots in likely:
                 ratios.append(log((others[0] + PLANNED_SECONDS) / now))
                 premiums.append(log(1.0 + _premium(now, rules)))
     return could_win and fmean(ratios) <= fmean(premiums)

@@ -16,6 +16,7 @@ from qoop.replan.causes import (
     FailedStage,
     FinishedStage,
     LostOutput,
+    NewExecutors,
     NewShare,
     NotPlanned,
     OutgrownStage,
@@ -68,9 +69,10 @@ from qoop.replan.events import (
     StageFailed,
     StageFinished,
     StageGrew,
+    TasksRan,
     TimerFired,
 )
-from qoop.replan.first_choice import by_measurement, first_plan
+from qoop.replan.first_choice import by_measurement, first_plan, likely_slots, over_shares
 from qoop.replan.state import Running, Share, State
 
 MAX_ATTEMPTS = 4
@@ -133,20 +135,25 @@ def _trial_left_s(state: State) -> float | None:
 
 def _with_progress(state: State, at: float) -> State:
     """Update the expected progress of running stages, which have divided the slots since the last event."""
-    share, elapsed = state.share, max(at - state.progress_at, 0.0)
-    if share is not None:
-        state = replace(state, usage=state.usage.having(share.slots, elapsed))
-    if share is None or not state.running:
+    elapsed = max(at - state.progress_at, 0.0)
+    if state.share is not None:
+        state = replace(state, usage=state.usage.having(state.slots, elapsed))
+    if state.share is None or not state.running:
         return replace(state, progress_at=at)
-    slots, cold = share.slots / len(state.running), 0.0
-    if state.estimator.calibration.stages == 0 and state.started_at is not None:
-        cold = min(max(state.started_at + COLD_START_S - state.progress_at, 0.0), elapsed)
+    slots, cold = state.slots / len(state.running), min(_cold_left_s(state), elapsed)
     running = {}
     for stage, one in state.running.items():
         expected = max(one.work.seconds(slots), 1e-3)
         by_then = min(one.done + cold / expected, max(one.done, 1.0))
         running[stage] = replace(one, done=by_then + (elapsed - cold) / expected)
     return replace(state, running=running, progress_at=at)
+
+
+def _cold_left_s(state: State) -> float:
+    """For how many seconds after the last event no stage counts as late, as executors may be starting up."""
+    if state.estimator.calibration.stages or state.started_at is None:
+        return 0.0
+    return max(state.started_at + COLD_START_S - state.progress_at, 0.0)
 
 
 def _apply_event(state: State, event: Event) -> tuple[State, list[Command], WhyDecided | None]:
@@ -173,8 +180,10 @@ def _apply_event(state: State, event: Event) -> tuple[State, list[Command], WhyD
             return replace(state, phase="failed"), [*_stop_all(state), Fail(Stopped(reason))], None
         case CheckpointLost(stage, reason):
             return _apply_lost(state, stage, reason)
-        case ExecutorsChanged(executors):
-            return replace(state, executors=executors), [], None
+        case TasksRan(stages):
+            return _apply_tasks(state, stages)
+        case ExecutorsChanged():
+            return _apply_executors(state, event)
         case ArbiterAway():
             return state, [], None
         case TimerFired():
@@ -183,10 +192,7 @@ def _apply_event(state: State, event: Event) -> tuple[State, list[Command], WhyD
 
 def _apply_share(state: State, event: ShareChanged) -> tuple[State, list[Command], WhyDecided | None]:
     share, before = Share(event.slots, event.executors, event.seq), state.share
-    state = replace(state, share=share)
-    if not are_similar(share.slots, state.rules.measured_slots):
-        # The limit of the trial is what plans took at another share.
-        state = replace(state, rules=replace(state.rules, trial_s=None))
+    state = _without_others_trial(replace(state, share=share))
     commands: list[Command] = []
     if share.executors is not None and (before is None or share.executors != before.executors):
         commands.append(SetExecutors(share.executors, event.effective_at))
@@ -195,6 +201,38 @@ def _apply_share(state: State, event: ShareChanged) -> tuple[State, list[Command
     # What the plan took before, it took at another share.
     state = replace(state, held_until=0.0)
     return state, commands, NewShare(before.slots if before else None, share.slots, event.reason, event.why)
+
+
+def _apply_executors(state: State, event: ExecutorsChanged) -> tuple[State, list[Command], WhyDecided | None]:
+    before = state.slots if state.share is not None else None
+    state = replace(state, executors=event)
+    if before is None or state.slots == before:
+        return state, [], None
+    state = _without_others_trial(replace(state, held_until=0.0))
+    return state, [], NewExecutors(before, state.slots)
+
+
+def _without_others_trial(state: State) -> State:
+    """The state without a trial whose limit is what plans took at another share."""
+    if are_similar(state.slots, state.rules.measured_slots):
+        return state
+    return replace(state, rules=replace(state.rules, trial_s=None))
+
+
+def _apply_tasks(
+    state: State, stages: Sequence[tuple[StageId, float]]
+) -> tuple[State, list[Command], WhyDecided | None]:
+    """Take the progress of running stages from what their tasks have done, however many slots these really had."""
+    running = dict(state.running)
+    for stage, core_seconds in stages:
+        if stage not in running or state.share is None:
+            continue
+        one = running[stage]
+        slots = max(min(state.slots / len(running), one.work.tasks), 1e-9)
+        waited = min(max(state.progress_at - one.started_at, 0.0), one.work.fixed_seconds)
+        done = (waited + core_seconds / slots) / max(one.work.seconds(slots), 1e-3)
+        running[stage] = replace(one, done=min(done, 1.0) if _cold_left_s(state) else done)
+    return replace(state, running=running), [], StagesChecked() if state.phase == "running" else None
 
 
 def _apply_finished(state: State, event: StageFinished) -> tuple[State, list[Command], WhyDecided | None]:
@@ -275,8 +313,8 @@ def _updated_calibration(state: State, running: Running | None, event: StageFini
         return calibration
     counted = state.estimator.updated({event.stage: event.rows}, Calibration())
     work = counted.work(state.plans[running.plan], event.stage, frozenset(running.inputs))
-    slots = state.share.slots / (len(state.running) + 1)
-    return calibration.updated(work, slots, event.seconds, event.core_seconds)
+    slots = state.slots / (len(state.running) + 1)
+    return calibration.updated(work, slots, event.seconds, event.core_seconds, event.computing_seconds)
 
 
 def _recalibrated(state: State, before: Calibration) -> State:
@@ -292,7 +330,7 @@ def _recalibrated(state: State, before: Calibration) -> State:
             nominal.fixed_seconds * now.fixed_factor / before.fixed_factor,
             nominal.tasks,
         )
-        done = one.done * nominal.seconds(state.share.slots) / max(work.seconds(state.share.slots), 1e-3)
+        done = one.done * nominal.seconds(state.slots) / max(work.seconds(state.slots), 1e-3)
         running[stage] = replace(one, work=work, done=done)
     return replace(state, running=running)
 
@@ -377,15 +415,18 @@ def _without(state: State, stages: Iterable[StageId]) -> State:
 
 def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[Command]]:
     assert state.share is not None
-    slots, rules = state.share.slots, state.rules
+    slots, rules = state.slots, state.rules
     stopping = rules.force and isinstance(event, ShareChanged)
     progress = _progress(state)
     candidates = evaluate(state.plans, state.estimator, progress, slots, replace(rules, let_finish=not stopping))
+    won_by: Winner = "kept"
     if state.current is None:
-        chosen = first_plan(state.plans, state.estimator, candidates, slots, rules)
+        likely = likely_slots(state.share.slots, state.executors)
+        expected = over_shares(state.plans, state.estimator, candidates, likely, rules)
+        chosen = first_plan(state.plans, state.estimator, expected, slots, rules, likely)
+        won_by = _first_winner(state, expected, chosen)
     else:
         chosen = choose(candidates, state.current, rules)
-    won_by: Winner = _first_winner(state, candidates, chosen) if state.current is None else "kept"
     if rules.force and state.current is not None and isinstance(event, StageFinished | ShareChanged):
         other = forced_choice(state.plans, candidates, state.current, progress.ready, stopping)
         won_by, chosen = ("forced", other) if other != state.current else ("kept", chosen)
@@ -420,7 +461,7 @@ def _first_winner(state: State, candidates: Sequence[Candidate], chosen: int) ->
     if plan.as_written:
         return "trial" if rules.trial_s is not None else "first"
     is_fastest = choose(candidates, None, rules) == chosen
-    is_known = state.share is not None and plan.signature in rules.times_at(state.share.slots)
+    is_known = state.share is not None and plan.signature in rules.times_at(state.slots)
     return "earlier runs" if is_known and not is_fastest and not rules.force else "first"
 
 
@@ -437,7 +478,7 @@ def _winning_factor(state: State, progress: Progress, chosen: int) -> Winner:
     """What made the new plan win: whether it would also win without late stages, with the share of the previous
     decision, or with the initial estimates."""
     assert state.share is not None and state.current is not None
-    before = state.decided_slots or state.share.slots
+    before = state.decided_slots or state.slots
     current = state.current
     on_schedule = replace(
         progress, running={stage: replace(one, done=min(one.done, 1.0)) for stage, one in progress.running.items()}
@@ -449,9 +490,9 @@ def _winning_factor(state: State, progress: Progress, chosen: int) -> Winner:
         pair = evaluate(state.plans, estimator, seen, slots, state.rules, (current, chosen))
         return choose(pair, current, state.rules) == chosen
 
-    if not wins(state.share.slots, measured=True):
+    if not wins(state.slots, measured=True):
         return "late stage" if wins(before, measured=False, late=True) else "late stage and share or row counts"
-    by_share, by_rows = wins(state.share.slots, measured=False), wins(before, measured=True)
+    by_share, by_rows = wins(state.slots, measured=False), wins(before, measured=True)
     if by_share and by_rows:
         return "share or row counts"
     if by_share or by_rows:
@@ -470,7 +511,7 @@ def _decision(
     taken = candidates[chosen]
     return Decision(
         cause=cause,
-        slots=state.share.slots,
+        slots=state.slots,
         before=state.current,
         plan=chosen,
         seconds=tuple(round(candidate.seconds, 3) for candidate in candidates),
@@ -507,7 +548,7 @@ def _start(state: State, at: float) -> tuple[State, list[Command]]:
     """Start the stages that can run, shortest first: they yield row counts at the least cost."""
     if state.current is None or state.share is None:
         return state, []
-    plan, slots = state.plans[state.current], state.share.slots
+    plan, slots = state.plans[state.current], state.slots
     available = frozenset(state.ready.keys() | state.running.keys())
     estimator = suspecting(state.estimator, state.stragglers)
     resumed = resumed_stages(state.current, state.plans, estimator, _progress(state), available)
@@ -525,7 +566,7 @@ def _start(state: State, at: float) -> tuple[State, list[Command]]:
             stopped = state.stopped[stage]
             kept, number, inputs = stopped.kept, stopped.plan, stopped.inputs
         uncertainty = state.estimator.stage_uncertainty(stage)
-        running[stage] = Running(number, inputs, works[stage], uncertainty, kept=kept)
+        running[stage] = Running(number, inputs, works[stage], uncertainty, kept=kept, started_at=at)
         commands.append(StartStage(stage, number, inputs, state.attempts.get(stage, 0), kept))
     started_at = at if state.started_at is None and running else state.started_at
     return replace(state, running=running, started_at=started_at), commands
@@ -545,6 +586,6 @@ def _confirm(state: State) -> tuple[State, list[Command]]:
     share = state.share
     if share is None or share.seq is None or share.executors is None or state.executors is None:
         return state, []
-    if state.executors > share.executors or state.confirmed == share.seq:
+    if state.executors.executors > share.executors or state.confirmed == share.seq:
         return state, []
     return replace(state, confirmed=share.seq), [ConfirmVacated(share.seq)]

@@ -7,6 +7,7 @@ from qoop.estimate.cost import Work
 from qoop.estimate.estimator import Estimator
 from qoop.plans.plan import Plan, StageId
 from qoop.replan.decision import Rules, StoppedStage, Straggler
+from qoop.replan.events import ExecutorsChanged
 
 Phase = Literal["planning", "running", "switching", "as written", "done", "failed"]
 
@@ -15,7 +16,7 @@ Phase = Literal["planning", "running", "switching", "as written", "done", "faile
 class Running:
     """A running stage: its plan, its inputs, its work as estimated at its start, and the fraction of it done.
 
-    `kept`: the fraction of its output that was stored already; `work` is the rest.
+    `kept`: the fraction of its output that was stored already; `work` is the rest. `started_at`: when it started.
     """
 
     plan: int
@@ -24,6 +25,7 @@ class Running:
     uncertainty: float
     done: float = 0.0
     kept: float = 0.0
+    started_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +85,14 @@ class State:
     """The state of a query.
 
     `estimator`: the present estimates. `initial_estimator`: those before any measurement. `ready`: the stages whose
-    output is stored, and their row counts. `usage`: until the last event. `decided_slots`: the slots for which the
-    present plan was chosen. `stragglers`: late stages that a switch cancelled, and stages that outgrew their estimates,
-    until they are measured. `stopped`: cancelled stages that can be resumed. `awaiting_cancel`: cancelled stages that
-    still run. `attempts`, `losses`: how often stages failed, and their outputs were lost. `confirmed`: the last share
-    that was confirmed to the arbiter. `progress_at`: when the progress of running stages was last updated.
-    `started_at`: when the first stage started. `timer_at`: when running stages are compared with their estimates next.
-    `held_until`: until then the present plan stays: `HELD_FACTOR` times what its earlier runs took.
+    output is stored, and their row counts. `executors`: the present ones, from the last `ExecutorsChanged`. `usage`:
+    until the last event. `decided_slots`: the slots for which the present plan was chosen. `stragglers`: late stages
+    that a switch cancelled, and stages that outgrew their estimates, until they are measured. `stopped`: cancelled
+    stages that can be resumed. `awaiting_cancel`: cancelled stages that still run. `attempts`, `losses`: how often
+    stages failed, and their outputs were lost. `confirmed`: the last share that was confirmed to the arbiter.
+    `progress_at`: when the progress of running stages was last updated. `started_at`: when the first stage started.
+    `timer_at`: when running stages are compared with their estimates next. `held_until`: until then the present plan
+    stays: `HELD_FACTOR` times what its earlier runs took.
     """
 
     plans: tuple[Plan, ...]
@@ -100,7 +103,7 @@ class State:
     current: int | None = None
     share: Share | None = None
     decided_slots: float | None = None
-    executors: int | None = None
+    executors: ExecutorsChanged | None = None
     confirmed: int | None = None
     ready: dict[StageId, float] = field(default_factory=dict)
     running: dict[StageId, Running] = field(default_factory=dict)
@@ -115,3 +118,11 @@ class State:
     held_until: float = 0.0
     counts: QueryCounts = field(default_factory=QueryCounts)
     usage: Usage = field(default_factory=Usage)
+
+    @property
+    def slots(self) -> float:
+        """The slots to plan with, once there is a share: those of the share, and no more than the executors have."""
+        assert self.share is not None
+        live = self.executors.slots if self.executors is not None else None
+        # Without executors nothing is known about how many there will be.
+        return min(self.share.slots, live) if live else self.share.slots

@@ -94,7 +94,8 @@ class TimedDecision:
 class QueryRecord:
     """What happened to a query. Times are seconds since the epoch; lists are in the order of time.
 
-    `target_executors`: numbers that were requested; `running_executors`: numbers that were registered.
+    `target_executors`: numbers that were requested; `running_executors`: numbers that were registered, where they can
+    change; `live_slots`: the slots that those have.
     """
 
     header: QueryHeader
@@ -108,6 +109,7 @@ class QueryRecord:
     shares: list[tuple[float, ShareChanged]] = field(default_factory=list)
     target_executors: list[tuple[float, int]] = field(default_factory=list)
     running_executors: list[tuple[float, int]] = field(default_factory=list)
+    live_slots: list[tuple[float, float]] = field(default_factory=list)
     losses: list[tuple[float, CheckpointLost]] = field(default_factory=list)
     arbiter_losses: list[tuple[float, str]] = field(default_factory=list)
     as_written: list[tuple[float, WhyAsWritten]] = field(default_factory=list)
@@ -167,8 +169,11 @@ def _apply_event(record: QueryRecord, at: float, event: Event) -> None:
             record.join_trees = join_trees
         case ShareChanged():
             record.shares.append((at, event))
-        case ExecutorsChanged(executors):
-            record.running_executors.append((at, executors))
+        case ExecutorsChanged(executors, slots, may_grow):
+            if may_grow:
+                record.running_executors.append((at, executors))
+            if slots is not None:
+                record.live_slots.append((at, slots))
         case StageFinished(stage):
             _end(record, stage, ended=at, outcome="finished", result=event)
         case StageCancelled(stage):

@@ -81,10 +81,12 @@ def _switch(timed: TimedDecision, axis: Axis, change: str) -> Moment:
 
 
 def share_chart(record: QueryRecord, title: str = "Share and executors", axis: Axis | None = None) -> TimeChart:
-    """Planned slots, target and running executors, and running stages over time."""
+    """The slots of the share and of the executors, target and running executors, and running stages over time."""
     axis = axis or axis_of(record)
     slots = [(at, share.slots) for at, share in record.shares]
-    series = [Series("planned slots", _steps(slots, record, axis), 0)]
+    series = [Series("slots of the share", _steps(slots, record, axis), 0)]
+    if record.live_slots:
+        series.append(Series("slots of the executors", _steps(record.live_slots, record, axis), 4))
     if record.target_executors:
         series.append(Series("target executors", _steps(record.target_executors, record, axis), 1, dashed=True))
     if record.running_executors:

@@ -27,6 +27,7 @@ TAGS: dict[str, type] = {
     "ShareChanged": events.ShareChanged,
     "StageFinished": events.StageFinished,
     "StageGrew": events.StageGrew,
+    "TasksRan": events.TasksRan,
     "StageFailed": events.StageFailed,
     "StageCancelled": events.StageCancelled,
     "QueryCancelled": events.QueryCancelled,

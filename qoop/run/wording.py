@@ -8,6 +8,7 @@ from qoop.replan.causes import (
     FailedStage,
     FinishedStage,
     LostOutput,
+    NewExecutors,
     NewShare,
     NotPlanned,
     OutgrownStage,
@@ -32,6 +33,8 @@ def why(cause: Cause) -> str:
             return reason
         case NewShare(before, slots):
             return _share_change(before, slots)
+        case NewExecutors(before, slots):
+            return f"the executors have {in_slots(slots)} for it now, not {before:g}"
         case FinishedStage(stage, joins):
             return f"stage {_stage(stage, joins)} finished"
         case OutgrownStage(stage, joins, rows, expected):

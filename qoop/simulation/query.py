@@ -171,7 +171,7 @@ class SimulatedQuery:
             case ContainersChanged(held, _):
                 self._stages.slots = float(held * self._slots_each)
                 if self._parameters.feedback:
-                    self._step(at, ExecutorsChanged(held), requests)
+                    self._step(at, ExecutorsChanged(held, float(held * self._slots_each)), requests)
             case Started() | WokenUp() | MessageReceived():
                 pass
         if self._started and not self._ended:

@@ -155,7 +155,7 @@ def _execute(spark: SparkSession, job: Job, parsed: ParsedText, options: Options
         return execute(spark, parsed, options)
     if job.output is not None:
         with OutputFiles(spark, job.output.path, job.output.format) as files:
-            return write(spark, parsed, options, files.store, files.publish)
+            return write(spark, parsed, options, files.store, files.publish, only_writes=True)
     answer = collect(spark, parsed, options, job.rows + 1, partial(printable, separator=SEPARATORS[job.format]))
     first = answer.rows[: job.rows]
     rows.print_rows(job.format, [name for name, _ in answer.columns], first)

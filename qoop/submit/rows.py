@@ -5,7 +5,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import count
 from typing import Any, Literal
@@ -60,8 +60,8 @@ def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator
 def json_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     """One object per line, keyed by column; a second column named `a` becomes `a_2`, or the next free name.
 
-    NULL is null. Decimals are strings with all their digits; dates and times are ISO 8601, binary values base64, and
-    numbers that JSON lacks are "NaN", "Infinity" and "-Infinity".
+    NULL is null. Decimals are strings with all their digits; dates and times are ISO 8601, intervals as in SQL, binary
+    values base64, and numbers that JSON lacks are "NaN", "Infinity" and "-Infinity".
     """
     names = _distinct(columns)
     for row in rows:
@@ -103,6 +103,8 @@ def _plain(value: Any) -> Any:
             return value if value - value == 0 else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
         case datetime() | date() | time():
             return value.isoformat()
+        case timedelta():
+            return _interval(value)
         case Decimal():
             return format(value, "f")
         case bytes() | bytearray():
@@ -116,6 +118,14 @@ def _plain(value: Any) -> Any:
             return [_plain(inner) for inner in value]
         case _:
             return str(value)
+
+
+def _interval(value: timedelta) -> str:
+    """An interval within another value, whose unit is not known, as Spark writes it."""
+    sign, length = ("-", -value) if value < timedelta() else ("", value)
+    minutes, seconds = divmod(length.seconds, 60)
+    fraction = f".{length.microseconds:06}".rstrip("0").rstrip(".")
+    return f"INTERVAL '{sign}{length.days} {minutes // 60:02}:{minutes % 60:02}:{seconds:02}{fraction}' DAY TO SECOND"
 
 
 def _key(key: Any) -> str:

@@ -23,6 +23,8 @@ CAUSES = (
     causes.NewShare(4.0, 1.0, "app_7 arrived: 2 apps now", ("app-arrived", "node-lost")),
     causes.NewShare(None, 4.0, ""),
     causes.NewShare(4.0, 1.5, ""),
+    causes.NewExecutors(32.0, 2.0),
+    causes.NewExecutors(2.0, 4.0),
     causes.FinishedStage(JOIN, ("orders", "o2")),
     causes.FinishedStage(BLOCK, ()),
     causes.OutgrownStage(JOIN, ("orders", "o2"), 4e6, 1200.4),

@@ -1,5 +1,6 @@
 """What the driver of `qoop submit` does around a query: tables in a folder, the journal, the report, errors."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -107,6 +108,17 @@ def test_times_are_printed_in_the_time_zone_of_the_session(run, spark, capsys, m
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_intervals_are_printed_as_in_sql(run, capsys):
+    """Python has no months, and writes days and seconds in its own way."""
+    run("SELECT INTERVAL '3' DAY AS d, INTERVAL '-1 02:03:04.5' DAY TO SECOND AS s, INTERVAL '1-2' YEAR TO MONTH AS m")
+    assert "INTERVAL '3' DAY" in capsys.readouterr().out
+    run("SELECT INTERVAL '3' DAY AS d, array(INTERVAL '-1 02:03:04.5' DAY TO SECOND) AS s", format="json")
+    assert json.loads(capsys.readouterr().out) == {
+        "d": "INTERVAL '3' DAY",
+        "s": ["INTERVAL '-1 02:03:04.5' DAY TO SECOND"],
+    }
 
 
 # Tables.

@@ -5,7 +5,7 @@ Events (`at TIME` in front; else at the time of the line before):
     tables a=30000000 b=1000        how many rows the tables have, whose columns are k, m, x, z
     rules hysteresis=0.1 min_gain=0 force=1
     query SELECT ...                is planned, with a stage wherever there can be one
-    share SLOTS [executors=N] [seq=N] [by=TIME] [REASON]        away REASON         executors N
+    share SLOTS [executors=N] [seq=N] [by=TIME] [REASON]        away REASON         executors N [slots=N]
     finished STAGE [rows=N or rows=xFACTOR] [seconds=S]         cancelled STAGE     lost STAGE
     failed STAGE [for-good] REASON                              timer (happens at the time that was set)
 
@@ -101,8 +101,8 @@ class QueryStory:
         for_good = why[:1] == ("for-good",)
         self._feed(events.StageFailed(self._stage(name), " ".join(why[for_good:]), retry=not for_good))
 
-    def _executors(self, count):
-        self._feed(events.ExecutorsChanged(int(count)))
+    def _executors(self, count, slots=None):
+        self._feed(events.ExecutorsChanged(int(count), None if slots is None else float(slots)))
 
     def _away(self, *why):
         self._feed(events.ArbiterAway(" ".join(why)))

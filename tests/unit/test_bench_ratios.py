@@ -1,9 +1,13 @@
 """The statistics of benchmarks: intervals of ratios, when there are enough rounds, what many queries say together."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
+import qoop
+from qoop.errors import QueryFailedError
+from tests.bench import spark_ratio
 from tests.bench.overhead import Regime
 from tests.bench.ratio_summary import summary
 from tests.bench.rounds import Rounds, interval
@@ -86,6 +90,8 @@ def test_the_summary_of_several_queries():
     assert found == {
         "queries_measured": 4,
         "geometric_mean": pytest.approx((1.1 * 0.5 * math.exp(0.2) * 2) ** 0.25),
+        "geometric_mean_low": pytest.approx(interval([1.1, 0.5, math.exp(0.2), 2]).low),
+        "geometric_mean_upper": pytest.approx(interval([1.1, 0.5, math.exp(0.2), 2]).high),
         # Between the third and the fourth of 1.1, 0.5, 1.221 and 2, at 0.95 of the way from the first to the last.
         "p95": pytest.approx(math.exp(0.2) + 0.85 * (2 - math.exp(0.2))),
         "total": pytest.approx((2.2 + 4 + 0.5 * math.exp(0.2) + 0.2) / 10.6),
@@ -105,6 +111,57 @@ def test_an_unresolved_query_counts_with_its_upper_bound():
     found = summary([steady, wide])
     assert wide["ratio"] < steady["ratio"]
     assert (found["worst_upper_query"], found["worst_upper"]) == (2, pytest.approx(math.exp(4.302653 * 0.3 / 3**0.5)))
+
+
+def test_a_query_that_failed_somewhere_is_listed_and_compared_with_the_rest():
+    whole = row(1, 1.0, [0.0] * 3) | {"filters_ratio": 1.2, "filters_s": 0.5, "failed": {}}
+    without_filters = row(2, 1.0, [0.0] * 3) | {"failed": {"filters": "Not enough memory"}}
+    without_plain = {"query": 3, "stages": 1, "qoop_s": 2.0, "filters_s": 4.0, "filters_ratio": 0.5}
+    nothing = {"query": 4, "stages": 1, "failed": {"qoop": "it failed"}}
+    found = summary([whole, without_filters, without_plain | {"failed": {"spark": "it failed"}}, nothing])
+    assert found["failed_queries"] == "2 (filters), 3 (spark), 4 (qoop)"
+    assert (found["queries_measured"], found["filters_queries_measured"]) == (2, 2)
+    assert found["filters_geometric_mean"] == pytest.approx(0.6**0.5)
+    assert found["filters_geometric_mean_upper"] == pytest.approx(interval([1.2, 0.5]).high)
+    assert found["filters_total"] == pytest.approx((whole["qoop_s"] + 2.0) / 4.5)
+    assert summary([nothing]) == {"failed_queries": "4 (qoop)"}
+
+
+class FailingSpark:
+    """Queries that take no time, and fail in some ways: of each the number of the run from which on it fails."""
+
+    def __init__(self, monkeypatch, **fails_from):
+        self.runs, self.fails_from = [], fails_from
+        monkeypatch.setattr(spark_ratio, "_run_on_spark", lambda spark, text, more: self.run(more))
+        monkeypatch.setattr(qoop, "collect", lambda spark, text, options: self.run("qoop"))
+        monkeypatch.setattr(spark_ratio, "free_room", lambda spark: None)
+
+    def run(self, how):
+        way = how if how == "qoop" else "filters" if how else "spark"
+        self.runs.append(way)
+        if self.runs.count(way) > self.fails_from.get(way, 1000):
+            raise QueryFailedError(f"{way} failed")
+        outcome = SimpleNamespace(decisions=(), counts=SimpleNamespace(stages=1), one_stage_reason=None)
+        return SimpleNamespace(outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("fails_from", "ratios", "failed", "runs"),
+    [
+        ({}, {"", "filters_"}, set(), [4, 4, 4]),
+        ({"filters": 0}, {""}, {"filters"}, [4, 1, 4]),
+        ({"filters": 2}, {""}, {"filters"}, [4, 3, 4]),
+        ({"spark": 0}, {"filters_"}, {"spark"}, [1, 4, 4]),
+        ({"spark": 0, "filters": 0}, set(), {"spark", "filters"}, [1, 1, 1]),
+        ({"qoop": 0}, set(), {"qoop"}, [1, 1, 1]),
+    ],
+)
+def test_a_way_in_which_a_query_fails_is_left_out(monkeypatch, fails_from, ratios, failed, runs):
+    spark = FailingSpark(monkeypatch, **fails_from)
+    found = spark_ratio.ratio_to_spark(None, 3, Rounds(3, 3), qoop.Options(), arms=spark_ratio.ARMS)
+    assert {name for name in ("", "filters_") if f"{name}ratio" in found} == ratios
+    assert set(found["failed"]) == failed
+    assert [spark.runs.count(way) for way in spark_ratio.ARMS] == runs
 
 
 def test_there_are_results_without_short_or_long_queries():

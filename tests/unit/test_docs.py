@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from qoop.cli import cli as qoop
 from themis_agent.cli import cli as themis_agent
 from tpcds.cli import cli as tpcds
+from tpcds.demo.effects import Times, effects
 from yarn_plugin import console
 from yarn_plugin.cli import cli as yarn_plugin
 from yarn_plugin.drive.config import load
@@ -69,6 +71,11 @@ def test_links_lead_somewhere(page):
 
 def test_readme_fits_on_one_page():
     assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
+
+
+def test_what_the_readme_says_of_switching_follows_from_the_times_of_the_demo():
+    times = Times(**json.loads((ROOT / "docs/demo-times.json").read_text()))
+    assert effects(times) in " ".join((ROOT / "README.md").read_text().split())
 
 
 def command_lines(text):

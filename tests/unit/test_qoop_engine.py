@@ -153,7 +153,11 @@ class Spark:
         self.broken, self.ids, self.stopped, self.started = None, ["1", "2"], [], threading.Event()
         self.release = threading.Event()
         backend = Fake(getExecutorIds=self._executor_ids)
-        scala = Fake(schedulerBackend=lambda: backend)
+        scala = Fake(
+            schedulerBackend=lambda: backend,
+            maxNumConcurrentTasks=lambda profile: 2 * len(self.ids),
+            resourceProfileManager=lambda: Fake(defaultResourceProfile=lambda: None),
+        )
         self.sparkContext = Fake(
             master="yarn",
             _gateway=None,
@@ -249,13 +253,13 @@ PROBLEMS = [Py4JError("gone"), AttributeError("no context"), AssertionError(), R
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
 def test_watching_continues_after_any_error_and_reports_it_once(watched, problem):
-    watched.wait(ExecutorsChanged(2))
+    watched.wait(ExecutorsChanged(2, 4.0))
     watched.spark.broken = problem
     wait_for(lambda: watched.warned, lambda: watched.warned)
     watched.spark.ids, watched.kept.gone = ["1"], {"view": "it is gone"}
     watched.engine._views["view"] = ONE
     watched.spark.broken = None
-    watched.wait(ExecutorsChanged(1))
+    watched.wait(ExecutorsChanged(1, 2.0))
     watched.wait(CheckpointLost(ONE, "it is gone"))
     (warning,) = watched.warned
     assert warning.startswith("could not check executors")
@@ -263,10 +267,10 @@ def test_watching_continues_after_any_error_and_reports_it_once(watched, problem
 
 def test_executors_are_not_taken_for_lost_when_spark_does_not_answer(watched):
     """No executors would mean that the share is vacated, and that would be confirmed to the arbiter."""
-    watched.wait(ExecutorsChanged(2))
+    watched.wait(ExecutorsChanged(2, 4.0))
     watched.spark.broken = Py4JError("gone")
     wait_for(lambda: watched.warned, lambda: watched.warned)
-    assert watched.events == [ExecutorsChanged(2)]
+    assert watched.events == [ExecutorsChanged(2, 4.0)]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)

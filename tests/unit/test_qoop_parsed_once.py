@@ -90,7 +90,9 @@ class Engine:
 @pytest.fixture
 def spark(monkeypatch):
     """A session in which everything around the planner succeeds."""
-    written = SimpleNamespace(is_command=False, columns=[("x", "int")], analysed=None, is_deterministic=True)
+    written = SimpleNamespace(
+        is_command=False, columns=[("x", "int")], analysed=None, is_deterministic=True, filtered=0
+    )
     nothing = SimpleNamespace(release=lambda: None, release_with=lambda owner: None)
     written_statement = SimpleNamespace(query=object(), check=lambda: None, execute=lambda rows: None, is_atomic=True)
     monkeypatch.setattr(session_query, "QueryAsWritten", lambda spark, text, query: written)
@@ -105,7 +107,7 @@ def spark(monkeypatch):
     monkeypatch.setattr(session_query, "ExecutorCheckpoints", lambda session, warn, in_plan: nothing)
     monkeypatch.setattr(session_query, "reads_partitions", lambda written: False)
     monkeypatch.setattr(session_query, "session_tag", lambda spark: None)
-    monkeypatch.setattr(session_query, "usual_slots", lambda context: float(context.defaultParallelism))
+    monkeypatch.setattr(session_query, "slots_within", lambda context, told: told or float(context.defaultParallelism))
     monkeypatch.setattr(session_query, "broadcast_bytes", lambda spark: 10 * 1024 * 1024)
     monkeypatch.setattr(session_query, "SparkCatalogue", lambda spark: Known([1_000_000] * 6))
     monkeypatch.setattr(Known, "frames", lambda known: {}, raising=False)

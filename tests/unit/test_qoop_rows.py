@@ -2,7 +2,7 @@
 
 import csv
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -78,6 +78,13 @@ def test_duplicate_column_names_are_distinct_in_json(columns, names):
         (date(2020, 2, 29), "2020-02-29", "2020-02-29"),
         (datetime(2020, 2, 29, 1, 2, 3, tzinfo=UTC), "2020-02-29T01:02:03+00:00", "2020-02-29T01:02:03+00:00"),
         (bytearray(b"\x00\xff"), "AP8=", "AP8="),
+        (
+            timedelta(3, 14706, 700_000),
+            "INTERVAL '3 04:05:06.7' DAY TO SECOND",
+            "INTERVAL '3 04:05:06.7' DAY TO SECOND",
+        ),
+        (timedelta(hours=-25), "INTERVAL '-1 01:00:00' DAY TO SECOND", "INTERVAL '-1 01:00:00' DAY TO SECOND"),
+        ([timedelta()], ["INTERVAL '0 00:00:00' DAY TO SECOND"], '"[""INTERVAL \'0 00:00:00\' DAY TO SECOND""]"'),
         ([1, None], [1, None], '"[1, null]"'),
         ({1: "a", "b": None}, {"1": "a", "b": None}, '"{""1"": ""a"", ""b"": null}"'),
         (Row(a=1, b="x"), {"a": 1, "b": "x"}, '"{""a"": 1, ""b"": ""x""}"'),

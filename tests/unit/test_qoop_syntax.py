@@ -31,6 +31,20 @@ def test_tables_that_are_listed_stay_listed(text):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "COLLATE(x, 'UTF8_LCASE') = 'a'",
+        "COLLATE(x || 'y', 'system.builtin.UNICODE')",
+        "x COLLATE UTF8_LCASE = 'a'",
+        "COLLATION(x COLLATE system.builtin.UNICODE)",
+    ],
+)
+def test_a_collation_is_given_as_it_was_by_function_or_by_operator(text):
+    """The operator takes a name, the function a text; Spark refuses each with the other."""
+    assert generated(text, USUAL) == text
+
+
+@pytest.mark.parametrize(
     ("text", "usual", "quoted"),
     [
         ('"x"', "'x'", "`x`"),

@@ -10,6 +10,7 @@ import pytest
 
 from qoop.report import NoRecordError, read_journal
 from tests.html_checks import Parsed, checked
+from tpcds.demo.effects import Times, effects
 from tpcds.demo.record import DemoRecord, DemoReportError, read_samples
 from tpcds.demo.report import write_report
 
@@ -42,6 +43,7 @@ def folder(tmp_path: Path) -> Path:
     demo = {
         "scale": 0.1,
         "switching": together,
+        "once": {"runs": [{**a, "switching": False, "journal": None, "seconds": 10.0}, b]},
         "fixed": {"runs": [{**a, "switching": False, "journal": None, "seconds": 12.0}, b]},
         "alone": {"runs": [a], "samples": "samples.jsonl"},
         "environment": {
@@ -114,8 +116,9 @@ def test_the_page_describes_the_demo(folder: Path) -> None:
         "B submitted",
         "Share of each application, as sent by the arbiter",
         "Stages of A (query 17)",
-        "5 of 5",
-        "Switching saved 4 s (33 %).",
+        "7 of 7",
+        "planned once, alongside B",
+        "Planned once, A took 10 s, 2 s (17 %) less than as written; switching saved a further 2 s (20 %).",
         "B recorded no events",
         "0.5 cores per node: control groups",
         "Nothing forces a switch.",
@@ -125,14 +128,51 @@ def test_the_page_describes_the_demo(folder: Path) -> None:
 
 
 def test_the_report_says_when_switching_was_slower_or_answers_differ(folder: Path) -> None:
-    change(folder, "fixed", "runs", 0, "seconds", value=6.0)
+    change(folder, "once", "runs", 0, "seconds", value=6.0)
     change(folder, "switching", "runs", 0, "equal_to_duckdb", value=False)
     change(folder, "switching", "runs", 0, "differences", value=["row 1, <x>: 1 / 2"])
     text = report(folder).text
-    assert "2 s (33 %)" in text
+    assert "switching gained nothing: with it A took 2 s (33 %) more." in text
     assert "query 17 (with switching)" in text
     assert "A with switching: row 1, <x>: 1 / 2" in text
-    assert "4 of 5" in text
+    assert "6 of 7" in text
+
+
+LESS = "40 s (40 %) less than as written"
+MORE = "50 s (50 %) more than as written"
+NOTHING = "switching gained nothing: with it A took"
+
+
+@pytest.mark.parametrize(
+    ("written", "once", "switching", "planned", "switched"),
+    [
+        (100, 60, 50, LESS, "switching saved a further 10 s (17 %)"),
+        (100, 60, 60.5, LESS, f"{NOTHING} 60.5 s"),
+        (100, 60, 75, LESS, f"{NOTHING} 15 s (25 %) more"),
+        (100, 101, 80, "no different from as written", "switching saved 21 s (21 %)"),
+        (100, 101, 101, "no different from as written", f"{NOTHING} 101 s"),
+        (100, 150, 80, MORE, "switching saved 70 s (47 %)"),
+        (100, 150, 150, MORE, f"{NOTHING} 150 s"),
+        (100, 150, 180, MORE, f"{NOTHING} 30 s (20 %) more"),
+    ],
+)
+def test_what_planning_and_switching_gained_follows_from_the_times(written, once, switching, planned, switched):
+    assert effects(Times(written, once, switching)) == f"Planned once, A took {once} s, {planned}; {switched}."
+
+
+def test_what_planning_alone_gained_is_not_said_where_it_was_not_measured():
+    assert effects(Times(205, None, 86)) == (
+        "With switching A took 86 s, 119 s (58 %) less than as written; how much of that is due to its first plan was "
+        "not measured."
+    )
+
+
+def test_a_demo_of_three_runs_is_still_read(folder: Path) -> None:
+    demo = json.loads((folder / "demo.json").read_text())
+    del demo["once"]
+    save(folder, demo)
+    text = report(folder).text
+    assert "5 of 5" in text and "With switching A took 8 s, 4 s (33 %) less than as written" in text
 
 
 def test_the_report_says_when_nothing_was_recorded_or_no_plan_switched(folder: Path) -> None:

@@ -241,12 +241,13 @@ def test_executors_over_time(tmp_path: Path) -> None:
         [
             (0.0, share(4, 2), (SetExecutors(2, 100.0),)),
             (1.0, ExecutorsChanged(1), ()),
-            (2.0, ExecutorsChanged(2), ()),
+            (2.0, ExecutorsChanged(2, 3.0), ()),
             (3.0, share(4, 1), (SetExecutors(1, 105.0),)),
         ],
     )
     series = {one.name: one.points for one in share_chart(record).series}
     assert series["running executors"] == ((1.0, 1.0), (2.0, 2.0), (3.0, 2.0))
+    assert series["slots of the executors"] == ((2.0, 3.0), (3.0, 3.0))
     assert series["target executors"] == ((0.0, 2.0), (3.0, 1.0), (3.0, 1.0))
     assert [line.label for line in moments(record, axis_of(record))] == ["2 → 1 executors"]
 

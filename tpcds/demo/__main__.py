@@ -21,9 +21,10 @@ import psutil
 from tpcds import data as datasets
 from tpcds.data import DataSet
 from tpcds.demo.cluster import FOR_QUERIES, DemoCluster, DemoError, demo_cluster, sampling
+from tpcds.demo.effects import effects
 from tpcds.demo.record import DemoRecord, Environment, Run, Scenario
 from tpcds.demo.report import write_report
-from tpcds.demo.runs import RunSpec, SubmittedQuery, query_started, stage_finished
+from tpcds.demo.runs import RunSpec, SubmittedQuery, Way, query_started, stage_finished
 from tpcds.demo.searches import verdict as searches_verdict
 from tpcds.demo.searches.page import write_page
 from tpcds.demo.searches.run import run_searches
@@ -50,7 +51,7 @@ class ScenarioRunner:
     def switching(self) -> Scenario:
         """A starts alone; B arrives when A's first stage has finished."""
         with self._scenario("switching") as (folder, samples):
-            a = self._submit("A", self._a, True, folder)
+            a = self._submit("A", self._a, "switching", folder)
             if not a.wait_for(query_started):
                 raise DemoError(
                     f"query {self._a} (A) exited before its first plan was made; see {folder / 'A' / 'log'}"
@@ -61,10 +62,17 @@ class ScenarioRunner:
             out.print(f"  first stage of A finished after {self._arrival_delay_s:.0f} s; submitting B")
             return self._both(a, folder, samples)
 
+    def once(self) -> Scenario:
+        """The same, but A keeps its first plan; B arrives as long after A's start as in `switching`."""
+        return self._beside("once", "once")
+
     def fixed(self) -> Scenario:
-        """The same with switching off for A; B arrives as long after A's start as in `switching`."""
-        with self._scenario("fixed") as (folder, samples):
-            a = self._submit("A", self._a, False, folder)
+        """The same, but A runs as written; B arrives as long after A's start as in `switching`."""
+        return self._beside("fixed", "written")
+
+    def _beside(self, name: str, way: Way) -> Scenario:
+        with self._scenario(name) as (folder, samples):
+            a = self._submit("A", self._a, way, folder)
             if a.wait_for(query_started):
                 time.sleep(self._arrival_delay_s)
             return self._both(a, folder, samples)
@@ -72,15 +80,15 @@ class ScenarioRunner:
     def alone(self) -> Scenario:
         """A without B."""
         with self._scenario("alone") as (folder, samples):
-            run = self._result(self._submit("A", self._a, True, folder))
+            run = self._result(self._submit("A", self._a, "switching", folder))
             return Scenario(runs=(run,), samples=samples)
 
     def _both(self, a: SubmittedQuery, folder: Path, samples: Path) -> Scenario:
-        b = self._submit("B", self._b, True, folder)
+        b = self._submit("B", self._b, "switching", folder)
         return Scenario(runs=(self._result(a), self._result(b)), samples=samples)
 
-    def _submit(self, name: str, query: int, switching: bool, folder: Path) -> SubmittedQuery:
-        submitted = SubmittedQuery(self._cluster, self._data, RunSpec(name, query, switching), folder / name)
+    def _submit(self, name: str, query: int, way: Way, folder: Path) -> SubmittedQuery:
+        submitted = SubmittedQuery(self._cluster, self._data, RunSpec(name, query, way), folder / name)
         # At the end of the scenario, also if the demo is interrupted.
         self._stack.callback(submitted.stop)
         return submitted
@@ -126,7 +134,7 @@ def demo(folder: Path, scale: str, query_a: int, query_b: int, only: str | None)
 
     Queries, on four nodes with half a core each: query A runs alone until query B arrives and halves its share. The
     arbiter notifies A at once; A switches to the plan with the earliest estimated completion and reuses finished
-    stages. For comparison, A also runs with switching off, and without B.
+    stages. For comparison, A also runs with its first plan to the end, as written, and without B.
 
     Searches: three Hyperband searches with real training in JAX bid for the GPUs of two nodes, which YARN only counts,
     in auctions (Themis). The same arbiter divides two other nodes among queries, where query B runs meanwhile.
@@ -210,15 +218,18 @@ def _run(folder: Path, data: DataSet, duckdb: DuckDbEngine, scale: float, querie
     out.print(f"cluster: {nodes} nodes with {cores:g} cores each, and the arbiter")
     with demo_cluster(folder, FOR_QUERIES) as cluster:
         runner = ScenarioRunner(cluster, data, duckdb, queries)
-        out.print("scenario 1 of 3: B arrives while A runs; A may switch its plan")
+        out.print("scenario 1 of 4: B arrives while A runs; A may switch its plan")
         switching = runner.switching()
-        out.print("scenario 2 of 3: the same with switching off for A")
+        out.print("scenario 2 of 4: the same, but A is planned once and never switches")
+        once = runner.once()
+        out.print("scenario 3 of 4: the same, but A runs as written")
         fixed = runner.fixed()
-        out.print("scenario 3 of 3: A alone")
+        out.print("scenario 4 of 4: A alone")
         alone = runner.alone()
         return DemoRecord(
             scale=scale,
             switching=switching,
+            once=once,
             fixed=fixed,
             alone=alone,
             environment=_environment(cluster),
@@ -243,7 +254,7 @@ def _environment(cluster: DemoCluster) -> Environment:
 def _notes() -> tuple[str, ...]:
     return (
         "Each run is a separate Spark application with cold executors, which slows down its first stages.",
-        "B arrives when A's first stage has finished; with switching off, after the same delay from A's start.",
+        "B arrives when A's first stage has finished; where A does not switch, after the same delay from A's start.",
     )
 
 
@@ -259,6 +270,7 @@ def _verdict(demo: DemoRecord, folder: Path) -> Iterator[str]:
         for name, scenario in demo.scenarios()
     ]
     out.print(console.table(None, ("query A", "#seconds", "answers equal to DuckDB"), rows))
+    out.print(effects(demo.times), soft_wrap=True)
     out.print(f"switches of A: {switches}; report: {folder / 'report.html'}", soft_wrap=True)
     if not all(run.equal_to_duckdb for run in runs):
         yield f"an answer differs from DuckDB's; see {folder / 'report.html'}"

@@ -15,6 +15,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tpcds.demo.effects import Times
 from tpcds.errors import TpcdsError
 from yarn_plugin import files
 from yarn_plugin.errors import os_reason
@@ -111,7 +112,8 @@ class Environment(RecordModel):
 
 
 class DemoRecord(RecordModel):
-    """The demo. `switching`: A and B together. `fixed`: the same with switching off for A. `alone`: A without B.
+    """The demo. `switching`: A and B together. `once`: the same, but A keeps its first plan; None in early records.
+    `fixed`: the same, but A runs as written. `alone`: A without B.
 
     `notes`: further remarks for the reader, a sentence each.
     """
@@ -119,6 +121,7 @@ class DemoRecord(RecordModel):
     version: Literal[1] = 1
     scale: float
     switching: Scenario
+    once: Scenario | None = None
     fixed: Scenario
     alone: Scenario
     environment: Environment
@@ -140,7 +143,14 @@ class DemoRecord(RecordModel):
 
     def scenarios(self) -> tuple[tuple[str, Scenario], ...]:
         """The scenarios with their names."""
-        return ("with switching", self.switching), ("without switching", self.fixed), ("without B", self.alone)
+        once = () if self.once is None else (("planned once", self.once),)
+        return ("with switching", self.switching), *once, ("as written", self.fixed), ("without B", self.alone)
+
+    @property
+    def times(self) -> Times:
+        """What A took beside B, by how it ran."""
+        once = None if self.once is None else self.once.runs[0].seconds
+        return Times(self.fixed.runs[0].seconds, once, self.switching.runs[0].seconds)
 
 
 def read_samples(path: Path) -> Iterator[Sample]:

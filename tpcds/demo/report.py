@@ -10,6 +10,7 @@ from pathlib import Path
 from qoop.report import QueryRecord, decision_list, plan_blocks, read_journal, switch_explanations
 from qoop.run.wording import verdict
 from tpcds.demo.charts import ScenarioRecord, scenario_section
+from tpcds.demo.effects import effects
 from tpcds.demo.record import DemoRecord, Environment, Run, Scenario, read_samples
 from yarn_plugin.quantities import count, number, seconds
 from yarn_plugin.report import (
@@ -73,9 +74,9 @@ def _recorded(name: str, scenario: Scenario, folder: Path) -> ScenarioRecord:
 
 
 def _top(demo: DemoRecord, main: ScenarioRecord) -> list[Block]:
-    a, record = main.scenario.runs[0], main.journals.get("A")
+    record = main.journals.get("A")
     blocks: list[Block] = [Text(_summary(main), "lead"), KeyFigures(tuple(_figures(demo, record)))]
-    blocks.append(Text(_verdict(a, demo.fixed.runs[0])))
+    blocks.append(Text(effects(demo.times)))
     wrong = [f"query {run.query} ({name})" for name, run in _runs(demo) if run.equal_to_duckdb is False]
     if wrong:
         blocks.append(Text(f"Not equal to DuckDB: {', '.join(wrong)}.", "warning"))
@@ -113,11 +114,13 @@ def _figures(demo: DemoRecord, record: QueryRecord | None) -> list[KeyFigure]:
     equal = [run.equal_to_duckdb for _, run in _runs(demo)]
     compared = [is_equal for is_equal in equal if is_equal is not None]
     equal_count = sum(compared)
-    a, fixed, alone = (scenario.runs[0].seconds for _, scenario in demo.scenarios())
+    times = demo.times
+    once = [] if times.once is None else [KeyFigure("A planned once", seconds(times.once), "alongside B")]
     figures = [
-        KeyFigure("A with switching", seconds(a), "alongside B", "accent"),
-        KeyFigure("A without switching", seconds(fixed), "alongside B"),
-        KeyFigure("A without B", seconds(alone), "alone on the cluster"),
+        KeyFigure("A with switching", seconds(times.switching), "alongside B", "accent"),
+        *once,
+        KeyFigure("A as written", seconds(times.written), "alongside B"),
+        KeyFigure("A without B", seconds(demo.alone.runs[0].seconds), "alone on the cluster"),
     ]
     if record:
         reused = sum(len(decided.decision.reused) for decided in record.switches)
@@ -129,27 +132,20 @@ def _figures(demo: DemoRecord, record: QueryRecord | None) -> list[KeyFigure]:
     ]
 
 
-def _verdict(on: Run, off: Run) -> str:
-    """Whether switching saved time, and how much."""
-    saved = off.seconds - on.seconds
-    if abs(saved) < 0.02 * off.seconds:
-        return "Switching made no difference: A took equally long with and without it."
-    difference = f"{seconds(abs(saved))} ({number(100 * abs(saved) / off.seconds, 0)} %)"
-    return f"Switching saved {difference}." if saved > 0 else f"In this run, A was {difference} slower with switching."
-
-
 def _runs(demo: DemoRecord) -> list[tuple[str, Run]]:
     return [(name, run) for name, scenario in demo.scenarios() for run in scenario.runs]
 
 
 def _comparison(demo: DemoRecord, recorded: dict[str, ScenarioRecord]) -> list[Block]:
-    names = {"with switching": "with switching, alongside B", "without switching": "without switching, alongside B"}
-    first = [(names.get(name, name), scenario.runs[0]) for name, scenario in demo.scenarios()]
+    first = [
+        (name if scenario is demo.alone else f"{name}, alongside B", scenario.runs[0])
+        for name, scenario in demo.scenarios()
+    ]
     bars = BarChart(
         f"Execution time of query {first[0][1].query} (A)",
         "s",
         tuple((name, run.seconds) for name, run in first),
-        colours=(4, None, None),
+        colours=(4, *(None for _ in first[1:])),
         digits=1,
     )
     columns = (

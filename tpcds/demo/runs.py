@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.parquet as pq
 
@@ -23,13 +23,25 @@ CONFS = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "1g", "spar
 TIMEOUT_S = 600.0
 
 
+Way = Literal["switching", "once", "written"]
+"""How a query runs: it may switch plans, keeps its first plan, or runs as written."""
+
+FLAGS: dict[Way, tuple[str, ...]] = {
+    "switching": (),
+    # No plan saves all of the remaining time.
+    "once": ("--hysteresis", "1"),
+    "written": ("--no-replanning",),
+}
+"""The flags of `qoop submit` for each of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """A run to submit: its name, its TPC-DS query, and whether it may switch plans."""
+    """A run to submit: its name, its TPC-DS query, and how it runs."""
 
     name: str
     query: int
-    switching: bool
+    way: Way = "switching"
 
 
 class SubmittedQuery:
@@ -61,7 +73,7 @@ class SubmittedQuery:
             *confs, "--name", self.spec.name,
             "--arbiter", cluster.arbiter_url, "--token-file", str(cluster.user_token_file), "--pool", "sql",
             "--tables", str(data.path), "--output", "parquet", str(self.folder / "rows"),
-            "--journal", str(self.journal), *([] if self.spec.switching else ["--no-replanning"]),
+            "--journal", str(self.journal), *FLAGS[self.spec.way],
             str(self.folder / "query.sql"),
         ]  # fmt: skip
 
@@ -101,7 +113,7 @@ class SubmittedQuery:
         return Run(
             name=self.spec.name,
             query=self.spec.query,
-            switching=self.spec.switching,
+            switching=self.spec.way == "switching",
             submitted_at=self.submitted_at,
             ended_at=self._ended_at,
             seconds=seconds,

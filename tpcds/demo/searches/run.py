@@ -142,7 +142,7 @@ def _query_beside(
 ) -> Run:
     """Run a query while the searches train, and wait for both."""
     with ExitStack() as stack:
-        beside = SubmittedQuery(cluster, data, RunSpec("B", query, True), cluster.folder / "query")
+        beside = SubmittedQuery(cluster, data, RunSpec("B", query), cluster.folder / "query")
         stack.callback(beside.stop)
         progress.say(f"query {query} is submitted beside them, in the pool sql")
         _wait(progress, manager, submitted, lambda: not beside.is_running)

@@ -1,0 +1,39 @@
+"""Spark's runtime filters: up to which sizes they are to be used for a query.
+
+Spark can drop rows of a table early, of which a Bloom filter says that no row of the other side of a join matches
+them. By default it does so only where it scans a table of 10 GB or more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MOST_TO_MAKE = 100.0e6
+"""The largest table, in bytes, that a filter is made of: it is read once more for that."""
+
+MEMORY_PART = 40.0
+"""The same as one in so many of the driver's memory: what a filter makes small Spark broadcasts, through the driver."""
+
+LEAST_FILTERED = 1.0e6
+"""The smallest table, in bytes, that rows are dropped of, where Spark broadcasts none or only very small ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSizes:
+    """The smallest table to filter and the largest one to make a filter of, in bytes."""
+
+    filtered: float
+    made_of: float
+
+
+def filter_sizes(sizes: Sequence[float | None], broadcast_bytes: float, driver_memory: float) -> FilterSizes | None:
+    """The sizes for a query that reads these tables, in bytes, None for unknown ones; None: leave them to Spark.
+
+    Where at most one table is too large to be broadcast, Spark shuffles none to join it, and filters cost more than
+    they save.
+    """
+    shuffled = [size for size in sizes if size is None or size > broadcast_bytes]
+    if len(shuffled) < 2:
+        return None
+    known = [size for size in shuffled if size is not None]
+    largest = max(known) if len(known) == len(shuffled) else MOST_TO_MAKE
+    return FilterSizes(max(broadcast_bytes, LEAST_FILTERED), min(largest, MOST_TO_MAKE, driver_memory / MEMORY_PART))
