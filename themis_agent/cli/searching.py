@@ -46,9 +46,11 @@ def validate(
     from themis_agent.app_file import load
     from themis_agent.local.driver import check_fits
     from themis_agent.submitting import client
-    from themis_agent.validation import gpu_hours, gpu_time, plan
+    from themis_agent.validation import gpu_hours, gpu_time, plan, warnings
 
     app = load(file)
+    for warning in warnings(app):
+        console.err.print(f"warning: {warning}")
     if gpus is not None:
         check_fits(app, gpus)
     rungs, hours = plan(app), gpu_hours(app)

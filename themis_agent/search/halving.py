@@ -28,14 +28,20 @@ def survivors(trials: int, phases: int, eta: int) -> tuple[int, ...]:
 
 
 def rungs(trials: int, max_iterations: float, eta: int) -> tuple[float, ...]:
-    """The iterations at which phases end: the last one at `max_iterations`, each other at 1 / eta of the next.
-
-    So it is in a bracket of Hyperband. None ends before the first iteration.
-    """
+    """The iterations at which phases end, as in a bracket of Hyperband. None ends before the first iteration."""
     count = phase_count(trials, eta)
     while count > 1 and eta ** (count - 1) > max_iterations:
         count -= 1
-    return tuple(max_iterations / eta**left for left in range(count - 1, -1, -1))
+    return phase_ends(max_iterations, count, eta)
+
+
+def phase_ends(max_iterations: float, phases: int, eta: int) -> tuple[float, ...]:
+    """The last phase ends at `max_iterations`, each other at 1 / eta of the next.
+
+    Rounded up to whole iterations: a trial reports no others, so that it is at the next one that it is compared.
+    """
+    whole = [float(math.ceil(max_iterations / eta**left)) for left in range(phases - 1, 0, -1)]
+    return (*whole, float(max_iterations))
 
 
 def iterations_of_budget(trials: Sequence[Trial], budget_gpu_s: float, eta: int) -> tuple[float, ...]:
