@@ -148,6 +148,15 @@ class AppFile(Section):
     environment: Environment = Environment()
     data: Data = Data()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_patience(cls, given: Any) -> Any:
+        """With the default patience: early losses say little about who is best in the end."""
+        if not isinstance(given, dict) or given.get("algorithm") != "curve_stopping" or "patience" in given:
+            return given
+        steps = given.get("max_steps")
+        return {**given, "patience": -(-steps // 2)} if isinstance(steps, int) and steps > 0 else given
+
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the command; parameters are still placeholders."""

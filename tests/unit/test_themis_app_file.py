@@ -202,3 +202,11 @@ def test_validate_warns_and_shows_what_will_be_run(tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.err.startswith("warning: command: '{momentum}' is left out of trials without momentum")
     assert "digits: 17 trials, at most 86 steps, 86 GPU hours" in printed.out
+
+
+def test_the_patience_of_curve_stopping_is_half_of_the_steps_by_default():
+    curves = {"algorithm": "curve_stopping", "trials": 2}
+    assert loaded(**curves).settings().patience == 14
+    assert loaded(**curves, patience=0).settings().patience == 0
+    assert loaded().patience == 0
+    assert loaded(**loaded(**curves, patience=0).model_dump()).patience == 0
