@@ -187,6 +187,7 @@ class AppFile(Section):
             step_s=self.step_s,
             grace_s=self.grace_s,
             speeds=tuple(sorted(self.speeds.items())),
+            rules=2,
         )
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agent_world import FIRST, PLAIN, SECOND, Search, gpus
+from tests.agent_world import CODEC, FIRST, PLAIN, SECOND, Search, gpus
 from themis_agent.agent import events, searching
 from themis_agent.agent.commands import (
     Finish,
@@ -105,6 +105,52 @@ def test_half_of_the_first_ten_failing_stops_the_search():
     for number in range(20):
         search.end(f"trial-{number:05}", None)
     assert search.of(Finish)[0].succeeded is False
+
+
+HYPERBAND = Settings("hyperband", trials=143, max_steps=81, eta=3, retries=0, rules=2)
+
+
+def test_the_first_ten_that_end_count_whatever_their_numbers():
+    """A command that fails in every trial: the search stops when five have, whichever bracket starts first."""
+    search = Search(HYPERBAND, held=2)
+    for ended in range(5):
+        assert search.state.outcome is None, ended
+        trial, _ = next(iter(search.state.attempts))
+        search.end(trial.id, 1)
+    assert search.state.outcome.reason == "5 of the first 5 trials that ended failed; the last one: exit code 1"
+    assert (search.state.outcome.succeeded, len(search.of(StartTrial))) == (False, 6)
+
+
+def test_failures_after_ten_trials_have_ended_stop_no_search():
+    search = Search(Settings("plain", trials=30, max_steps=3, retries=0, rules=2), held=30)
+    for number in range(4):
+        search.end(f"trial-{number:05}", 1)
+    for number in range(4, 10):
+        search.report(f"trial-{number:05}", 3, 0.5)
+    for number in range(10, 20):
+        search.end(f"trial-{number:05}", 1)
+    assert search.state.outcome is None
+
+
+def test_the_first_trials_run_first_with_the_most_steps():
+    """Those that are enqueued."""
+    search = Search(HYPERBAND, held=7)
+    assert sorted(one.trial for one in search.of(StartTrial)) == [f"trial-{number:05}" for number in range(7)]
+    assert Search(HYPERBAND, held=1).of(StartTrial)[0].trial == FIRST
+    budgets = [search.state.trials[f"trial-{number:05}"].until for number in range(143)]
+    assert budgets == [81] * 5 + [27] * 8 + [9] * 15 + [3] * 34 + [1] * 81
+    assert [search.state.trials[one].bracket for one in (FIRST, "trial-00005", "trial-00142")] == [4, 3, 0]
+
+
+def test_searches_of_earlier_versions_go_on_by_their_own_rules():
+    earlier = Search(replace(HYPERBAND, rules=1), held=1)
+    assert earlier.state.trials[FIRST].until == 1
+    curves = Settings("curve_stopping", trials=2, max_steps=100)
+    assert Search(curves).state.search.frontier is None
+    assert Search(replace(curves, rules=2)).state.search.frontier == ()
+    assert CODEC.read({"type": "event/Begun", "settings": {"algorithm": "plain", "trials": 1, "max_steps": 1}}) == (
+        events.Begun(Settings("plain", trials=1, max_steps=1, rules=1))
+    )
 
 
 def test_reports_of_an_earlier_epoch_are_ignored():

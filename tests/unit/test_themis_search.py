@@ -255,7 +255,7 @@ LATE_BLOOMERS = {
 @pytest.mark.parametrize("name", LATE_BLOOMERS)
 @pytest.mark.parametrize("order", ["side by side", "one after the other"])
 def test_a_late_bloomer_survives_the_defaults(name, order):
-    """Its curve crosses that of a trial which learns fast and ends higher; half of the steps are the default patience."""
+    """Its curve crosses that of a trial which learns fast and ends higher; the patience is half of the steps."""
     late, fast = LATE_BLOOMERS[name], [0.5 + 1.0 / at for at in range(1, 101)]
     search, found = curve_stopping(trials(2, iterations=100), patience=50), []
     said = [(trial, at, loss) for trial, losses in (("t00", fast), ("t01", late)) for at, loss in enumerate(losses, 1)]

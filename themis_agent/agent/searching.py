@@ -18,6 +18,7 @@ from themis_agent.search import (
     ToTheEnd,
     Trial,
     Work,
+    bracket_sizes,
     curve_stopping,
     hyperband,
     rungs,
@@ -29,7 +30,9 @@ from yarn_plugin.model.gpus import Slowdown
 AnySearch = Halving | Hyperband | CurveStopping | ToTheEnd
 
 EARLY = 10
-"""If half of so many first trials fail, something else than their parameters is wrong: the search stops."""
+"""If half of the first trials to end, so many, fail, something else than their parameters is wrong: the search stops."""
+
+_ENDED = ("complete", "pruned", "failed")
 
 
 def begun(settings: Settings, at: float) -> State:
@@ -66,7 +69,8 @@ def _search(settings: Settings) -> AnySearch:
     ]
     match settings.algorithm:
         case "hyperband":
-            return hyperband(trials, settings.max_steps, settings.eta)
+            ordered = trials if settings.rules == 1 else _longest_first(trials, settings)
+            return hyperband(ordered, settings.max_steps, settings.eta)
         case "successive_halving":
             ends = rungs(len(trials), settings.max_steps, settings.eta)
             added = [end - before for end, before in zip(ends, (0.0, *ends), strict=False)]
@@ -74,9 +78,18 @@ def _search(settings: Settings) -> AnySearch:
         case "curve_stopping":
             target = settings.target
             loss = -target if target is not None and settings.maximize else target
-            return curve_stopping(trials, loss, settings.patience)
+            search = curve_stopping(trials, loss, settings.patience)
+            return replace(search, frontier=None) if settings.rules == 1 else search
         case "plain":
             return to_the_end(trials)
+
+
+def _longest_first(trials: list[Trial], settings: Settings) -> list[Trial]:
+    """The trials in the order of Hyperband's brackets, so that the first ones are in those with the most steps."""
+    ordered: list[Trial] = []
+    for size in reversed(bracket_sizes(settings.max_steps, settings.eta)):
+        ordered = [*trials[len(ordered) : len(ordered) + size.trials], *ordered]
+    return ordered
 
 
 def _positioned(trial: TrialState, search: AnySearch) -> TrialState:
@@ -122,10 +135,25 @@ def failed(state: State, trial: TrialState, error: str, last_lines: tuple[str, .
     state = state.with_trial(replace(trial, fate="failed", error=error, last_lines=last_lines))
     state = _caught_up(_decided(state, Failed(trial.id)), at)
     early = [one for one in state.trials.values() if one.number < EARLY and one.fate == "failed"]
-    if state.outcome is None and 2 * len(early) >= EARLY:
+    if state.settings.rules == 1 and state.outcome is None and 2 * len(early) >= EARLY:
         reason = f"{len(early)} of the first {EARLY} trials failed; the last one: {error}"
         return replace(state, outcome=Outcome(False, reason))
     return state
+
+
+def watched(before: State, state: State) -> State:
+    """The state with those counted that have ended in it; over if too many of the first ones failed."""
+    seen = state.first_ended
+    if state.settings.rules == 1 or seen is None or len(seen) >= EARLY or state.outcome is not None:
+        return state
+    new = [one for one in state.trials.values() if one.fate in _ENDED and before.trials[one.id].fate not in _ENDED]
+    seen = (*seen, *(one.fate == "failed" for one in new))[:EARLY]
+    state = replace(state, first_ended=seen)
+    if 2 * seen.count(True) < EARLY:
+        return state
+    error = next((one.error for one in reversed(new) if one.error), "")
+    reason = f"{seen.count(True)} of the first {len(seen)} trials that ended failed; the last one: {error}"
+    return replace(state, outcome=Outcome(False, reason))
 
 
 def profiled(state: State, trial: TrialState, at: float) -> State:

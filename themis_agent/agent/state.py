@@ -131,7 +131,8 @@ class State:
 
     `search`: one of `themis_agent.search`. `granted`: the latest leases that were granted, ended or not. `outcome`:
     None while it goes on. `finished`: there is an outcome, and nothing runs any more. `suspended`: nothing starts
-    before the next restart. `registered_as`: its id at the arbiter; "": without one. `arbiter_problem`: why the arbiter
+    before the next restart. `first_ended`: of the first trials to end, whether each failed; None: not looked at, as
+    the user goes on with the search. `registered_as`: its id at the arbiter; "": without one. `arbiter_problem`: why the arbiter
     does not listen to it; "": it does. `moves_s`: what the latest moves of trials have cost, in seconds. `waited_s`:
     from its submission until it began.
     """
@@ -145,6 +146,7 @@ class State:
     outcome: Outcome | None = None
     finished: bool = False
     suspended: bool = False
+    first_ended: tuple[bool, ...] | None = ()
     registered_as: str = ""
     arbiter_problem: str = ""
     moves_s: tuple[float, ...] = ()

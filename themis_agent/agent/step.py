@@ -75,7 +75,7 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
             pass
         case _:
             state = trials.take(state, at, event)
-    state, commands = _follow_up(state, at)
+    state, commands = _follow_up(searching.watched(before, state), at)
     again = isinstance(event, Restarted)
     return state, (*answers, *_stops({} if again else before.trials, state), *commands)
 
