@@ -30,7 +30,7 @@ from yarn_plugin.model.gpus import Slowdown
 AnySearch = Halving | Hyperband | CurveStopping | ToTheEnd
 
 EARLY = 10
-"""If half of the first trials to end, so many, fail, something else than their parameters is wrong: the search stops."""
+"""If half of so many fail, the first to end, something else than their parameters is wrong: the search stops."""
 
 _ENDED = ("complete", "pruned", "failed")
 
@@ -196,6 +196,7 @@ def _decided(state: State, report: Report | Failed) -> State:
 def _applied(state: State, decisions: Iterable[Decision]) -> State:
     for decision in decisions:
         trial = state.trials[decision.trial]
+        trial = replace(trial, ranking=decision.ranking or trial.ranking)
         match decision.kind:
             case "promote":
                 trial = replace(_positioned(trial, cast(AnySearch, state.search)), fate="training")

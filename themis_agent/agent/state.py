@@ -9,7 +9,7 @@ from themis_agent.agent.commands import Place
 from themis_agent.agent.events import Gpu
 from themis_agent.agent.settings import Settings
 from themis_agent.bids.profile import Profile
-from themis_agent.search import Search
+from themis_agent.search import Ranking, Search
 from yarn_plugin.model.gpus import Gpus, Machine, Slot
 from yarn_plugin.model.journaled import Tagged
 
@@ -69,7 +69,7 @@ class TrialState:
     had reached `until` and not stopped yet; they count when it is promoted. `store_problem`: why no checkpoint can be
     stored now. `lost_steps`: executed after the newest checkpoint when a run of it ended, since the start.
     `interrupted`: the end of its last run, until the next one shows what that has cost. `error`, `last_lines` (of its
-    log): why it failed.
+    log): why it failed. `ranking`: at the end of the latest rung that it was compared in.
     """
 
     id: str
@@ -95,6 +95,7 @@ class TrialState:
     interrupted: Interruption | None = None
     error: str = ""
     last_lines: tuple[str, ...] = ()
+    ranking: Ranking | None = None
 
     @property
     def is_stopping(self) -> bool:
@@ -132,9 +133,9 @@ class State:
     `search`: one of `themis_agent.search`. `granted`: the latest leases that were granted, ended or not. `outcome`:
     None while it goes on. `finished`: there is an outcome, and nothing runs any more. `suspended`: nothing starts
     before the next restart. `first_ended`: of the first trials to end, whether each failed; None: not looked at, as
-    the user goes on with the search. `registered_as`: its id at the arbiter; "": without one. `arbiter_problem`: why the arbiter
-    does not listen to it; "": it does. `moves_s`: what the latest moves of trials have cost, in seconds. `waited_s`:
-    from its submission until it began.
+    the user goes on with the search. `registered_as`: its id at the arbiter; "": without one. `arbiter_problem`: why
+    the arbiter does not listen to it; "": it does. `moves_s`: what the latest moves of trials have cost, in seconds.
+    `waited_s`: from its submission until it began.
     """
 
     settings: Settings

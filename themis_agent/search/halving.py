@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from themis_agent.search.trials import Decision, Failed, Progress, Report, Trial
+from themis_agent.search.trials import Decision, Failed, Progress, Ranking, Report, Trial
 from themis_agent.search.work import Bracket, Phase, Work
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.gpus import Gpus
@@ -124,8 +124,16 @@ class Halving:
         kept = ranked[: self.counts[self.phase + 1]]
         ids = {one.trial.id for one in kept}
         following = replace(self, trials=tuple(one for one in self.trials if one.trial.id in ids), phase=self.phase + 1)
-        stopped = [Decision(one.trial.id, "stop") for one in ranked[len(kept) :]]
-        return following, (*(Decision(one.trial.id, "promote", following.target) for one in kept), *stopped)
+        losses = [one.loss if math.isfinite(one.loss) else None for one in ranked]
+        return following, tuple(
+            Decision(
+                one.trial.id,
+                "promote" if one.trial.id in ids else "stop",
+                following.target if one.trial.id in ids else 0.0,
+                Ranking(self.phase, place, len(ranked), losses[place - 1], len(kept), losses[len(kept) - 1]),
+            )
+            for place, one in enumerate(ranked, 1)
+        )
 
 
 def _learn(progress: Progress, report: Report | Failed) -> Progress:
