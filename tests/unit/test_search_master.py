@@ -160,7 +160,21 @@ def test_a_search_whose_commands_fail_says_why(yarn):
     assert attempt.problem is None
     ((succeeded, message),) = yarn.ended
     assert not succeeded
-    assert message == "every trial failed: exit code 1"
+    assert message == "every trial failed: exit code 1: SyntaxError: invalid syntax"
+
+
+def test_a_search_that_failures_stopped_goes_on_in_another_application(yarn):
+    """And not when YARN starts its master again by itself."""
+    command = f"sh -c '[ -e {yarn.folder}/fixed ] && echo step=5 loss={{rate}}'"
+    fields = {"command": command, "trials": 6, "retries": 0}
+    first = Attempt(yarn, **fields).join()
+    assert first.problem is None
+    assert yarn.ended[0][1].startswith("5 of the first 5 trials that ended failed; the last one: exit code 1")
+    (yarn.folder / "fixed").touch()
+    Attempt(yarn, 2, **fields).join()
+    assert yarn.ended[1] == yarn.ended[0]
+    Attempt(yarn, 1, before=2, registered_as="app-2", **fields).join()
+    assert yarn.ended[2][1].startswith("all trials have ended; best: trial-00005")
 
 
 def test_what_a_launcher_reported_to_nobody_counts_when_an_agent_is_back(yarn):

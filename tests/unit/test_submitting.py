@@ -498,6 +498,35 @@ def test_a_search_that_has_ended_does_not_go_on(world):
     assert search.wait(5).reason == search.best().reason
 
 
+def test_a_search_that_failures_stopped_goes_on(world):
+    """It ended as most of its first trials failed; later, when all others have ended, the failed are tried again."""
+    search = world.submit(algorithm="plain", trials=6, retries=0)
+    world.apps[YARN_APP] = "FINISHED"
+
+    def ended(*happened):
+        agent = LiveAgent(RecordFile(Folder(search.folder).journal), lambda command: None)
+        *_, last = agent.put_all(happened)
+        agent.run(lambda state: last.done() and state.finished)
+        agent.close()
+
+    app, _ = Folder(search.folder).load()
+    gpus = tuple(events.Gpu(f"m/{number}", "m", "m", "") for number in range(6))
+    trials = [f"trial-{number:05}" for number in range(6)]
+    sampled = [events.Sampled(name, "{}") for name in trials]
+    failed = [events.LauncherEnded(name, 1, 1, ("no data",)) for name in trials[:5]]
+    stopped = events.LauncherEnded(trials[5], 1, None)
+    ended(events.Begun(app.settings()), events.Granted("l", gpus), *sampled, *failed, stopped)
+    client.resume(search.folder, world.access(), print)
+    assert not submission.read(search.folder).retry_failed
+    world.apps[YARN_APP] = "FINISHED"
+    last = events.Reported(trials[5], 2, 9.0, 0.5), events.LauncherEnded(trials[5], 2, 0)
+    ended(events.Restarted(reopens=True), *last)
+    with pytest.raises(SubmissionError, match="has ended: all trials have ended; --retry-failed tries those again"):
+        client.resume(search.folder, world.access(), print)
+    client.resume(search.folder, world.access(), print, retry_failed=True)
+    assert submission.read(search.folder).retry_failed
+
+
 def test_the_handle(world):
     search = world.submit()
     assert (search.status().state, search.status().gpus) == ("ACCEPTED", 3)

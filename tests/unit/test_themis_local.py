@@ -218,6 +218,31 @@ def test_a_trial_that_fails_shows_the_end_of_its_log(tmp_path):
     assert "missing.py" in said
 
 
+def test_a_search_that_failures_stopped_is_resumed_with_what_is_left_and_with_the_failed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "train.sh").write_text(
+        '[ -e fixed ] || { echo "loading"; echo "no data: $1" >&2; exit 3; }\necho "step=1 loss=$1"\n'
+    )
+    (tmp_path / "app.toml").write_text(
+        'name = "failing"\ncommand = "sh train.sh {x}"\nalgorithm = "plain"\ntrials = 7\nmax_steps = 1\n'
+        'retries = 0\n[space]\nx = { type = "int", low = 1, high = 2 }\n'
+    )
+    monkeypatch.chdir(tmp_path)
+
+    def said(code, *words):
+        assert console.run(cli, "themis-agent", words) == code
+        return capsys.readouterr().out
+
+    stopped = said(1, "run", "--local", "app.toml", "--gpus", "1", "--state", "state")
+    assert stopped.startswith("5 of the first 5 trials that ended failed; the last one: exit code 3: no data: ")
+    (tmp_path / "fixed").touch()
+    left = said(0, "resume", "state")
+    assert left.startswith("all trials have ended\n5 trials failed\nbest: trial-0000")
+    again = said(0, "resume", "state", "--retry-failed")
+    assert again.startswith("all trials have ended\nbest: trial-0000")
+    assert "trial-00000 is tried again" in said(0, "why", "state", "0")
+    assert "goes on, although it was over: 5 of the first 5 trials" in said(0, "why", "state")
+
+
 def test_a_search_can_be_watched_while_it_runs(tmp_path, monkeypatch, capsys):
     """Its page, metrics, reasons and logs; `logs -f` and `status --watch` end with it, and have missed nothing."""
     write_app(tmp_path)

@@ -39,7 +39,7 @@ def begun(settings: Settings, at: float) -> State:
     """The state of a search that begins."""
     search = _search(settings)
     ids = [trial_id(number) for number in range(settings.trials)]
-    trials = {name: _positioned(TrialState(name, number, 0.0), search) for number, name in enumerate(ids)}
+    trials = {name: positioned(TrialState(name, number, 0.0), search) for number, name in enumerate(ids)}
     return State(settings, search, trials, begun_at=at)
 
 
@@ -54,19 +54,21 @@ def is_trial_id(name: str) -> bool:
     return number.isdecimal() and name == trial_id(int(number))
 
 
+def trial_of(settings: Settings, number: int) -> Trial:
+    """A trial as it begins."""
+    return Trial(
+        trial_id(number),
+        settings.step_s or DEFAULT_STEP_S,
+        settings.max_steps,
+        settings.min_gpus,
+        settings.max_gpus,
+        settings.step_gpus,
+        speeds=settings.speeds,
+    )
+
+
 def _search(settings: Settings) -> AnySearch:
-    trials = [
-        Trial(
-            trial_id(number),
-            settings.step_s or DEFAULT_STEP_S,
-            settings.max_steps,
-            settings.min_gpus,
-            settings.max_gpus,
-            settings.step_gpus,
-            speeds=settings.speeds,
-        )
-        for number in range(settings.trials)
-    ]
+    trials = [trial_of(settings, number) for number in range(settings.trials)]
     match settings.algorithm:
         case "hyperband":
             ordered = trials if settings.rules == 1 else _longest_first(trials, settings)
@@ -92,7 +94,7 @@ def _longest_first(trials: list[Trial], settings: Settings) -> list[Trial]:
     return ordered
 
 
-def _positioned(trial: TrialState, search: AnySearch) -> TrialState:
+def positioned(trial: TrialState, search: AnySearch) -> TrialState:
     """A trial that trains, with its bracket, its rung, and the step at which that ends."""
     brackets = search.brackets if isinstance(search, Hyperband) else (search,)
     for number, bracket in enumerate(brackets):
@@ -135,9 +137,10 @@ def failed(state: State, trial: TrialState, error: str, last_lines: tuple[str, .
     state = state.with_trial(replace(trial, fate="failed", error=error, last_lines=last_lines))
     state = _caught_up(_decided(state, Failed(trial.id)), at)
     early = [one for one in state.trials.values() if one.number < EARLY and one.fate == "failed"]
-    if state.settings.rules == 1 and state.outcome is None and 2 * len(early) >= EARLY:
+    is_watched = state.settings.rules == 1 and state.first_ended is not None
+    if is_watched and state.outcome is None and 2 * len(early) >= EARLY:
         reason = f"{len(early)} of the first {EARLY} trials failed; the last one: {error}"
-        return replace(state, outcome=Outcome(False, reason))
+        return replace(state, outcome=Outcome(False, reason, "failures"))
     return state
 
 
@@ -153,7 +156,7 @@ def watched(before: State, state: State) -> State:
         return state
     error = next((one.error for one in reversed(new) if one.error), "")
     reason = f"{seen.count(True)} of the first {len(seen)} trials that ended failed; the last one: {error}"
-    return replace(state, outcome=Outcome(False, reason))
+    return replace(state, outcome=Outcome(False, reason, "failures"))
 
 
 def profiled(state: State, trial: TrialState, at: float) -> State:
@@ -199,7 +202,7 @@ def _applied(state: State, decisions: Iterable[Decision]) -> State:
         trial = replace(trial, ranking=decision.ranking or trial.ranking)
         match decision.kind:
             case "promote":
-                trial = replace(_positioned(trial, cast(AnySearch, state.search)), fate="training")
+                trial = replace(positioned(trial, cast(AnySearch, state.search)), fate="training")
             case "stop":
                 trial = replace(trial, fate="pruned")
             case "complete":

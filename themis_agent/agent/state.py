@@ -118,12 +118,18 @@ class Lease:
     vacate_by: float = 0.0
 
 
+Cause = Literal["ended", "failures", "stopped", "target", "time"]
+"""Why a search is over. ended: all its trials have. failures: too many of the first ones failed. stopped: by the
+user."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the search ended. `succeeded`: it has a best trial."""
+    """How the search ended. `succeeded`: it has a best trial. `cause`: None if an earlier version wrote it."""
 
     succeeded: bool
     reason: str
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,10 +71,10 @@ def check_fits(app: AppFile, gpus: int) -> None:
         raise BadInputError("gpus_per_trial.min", smallest, f"a trial runs on one machine here, which has {gpus} GPUs")
 
 
-def run(app: AppFile, directory: Path, folder: Folder, gpus: int) -> Result | None:
+def run(app: AppFile, directory: Path, folder: Folder, gpus: int, *, retry_failed: bool = False) -> Result | None:
     """Run a search until it ends, or go on with it; None if it was suspended by SIGINT or SIGTERM.
 
-    `directory`: where commands run.
+    `directory`: where commands run. `retry_failed`: trials that have failed are tried again.
 
     Raises:
         BadInputError: a trial does not fit on this machine, or the folder or the store hold another search.
@@ -87,7 +87,7 @@ def run(app: AppFile, directory: Path, folder: Folder, gpus: int) -> Result | No
     folder.begin(app, directory)
     records = RecordFile(folder.journal)
     try:
-        return _Run(app, directory, folder, gpus, records).result()
+        return _Run(app, directory, folder, gpus, records).result(retry_failed)
     finally:
         records.close()
 
@@ -127,7 +127,7 @@ class _Run:
         self._changes = progress.Changes(self._agent.state)
         self._live: Live | None = None
 
-    def result(self) -> Result | None:
+    def result(self, retry_failed: bool) -> Result | None:
         """Run until the search ends."""
         if self._mirror is not None:
             self._mirror.catch_up(self._folder.journal, self._agent.state)
@@ -140,7 +140,8 @@ class _Run:
                 )
                 begun = self._agent.put(events.Granted("local", cells))
             else:
-                begun = self._agent.put(events.Restarted(self._launchers.adopt()))
+                restarted = events.Restarted(self._launchers.adopt(), reopens=True, retry_failed=retry_failed)
+                begun = self._agent.put(restarted)
             self._agent.run(lambda state: begun.done() and _is_over(state), self._show)
         if self._mirror is not None and not self._mirror.close(MIRROR_S):
             log.warning("storage: not all of the search could be written there")

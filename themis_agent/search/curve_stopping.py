@@ -78,6 +78,10 @@ class CurveStopping:
         kept = tuple(one for one in candidates if one.trial.id not in hopeless)
         return replace(after, trials=kept), tuple(decisions)
 
+    def retry(self, failed: Sequence[Trial]) -> "CurveStopping":
+        """The search in which trials that have failed run again."""
+        return replace(self, trials=(*self.trials, *map(Progress, failed)))
+
     def allocate(self, allocation: Mapping[str, Gpus]) -> "CurveStopping":
         """The search whose trials run on these GPUs."""
         return replace(self, trials=tuple(replace(one, held=allocation.get(one.trial.id, ())) for one in self.trials))

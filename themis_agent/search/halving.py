@@ -112,6 +112,14 @@ class Halving:
             return changed, ()
         return changed._next_phase()
 
+    def retry(self, failed: Sequence[Trial], phase: int) -> "Halving":
+        """The search in which trials that have failed run again: in the present phase, with those that run; without
+        any, in this phase, where the first of them failed."""
+        ids = {trial.id for trial in failed}
+        running = tuple(one for one in self.trials if one.trial.id not in ids and not one.failed)
+        again = tuple(Progress(trial) for trial in failed)
+        return replace(self, trials=(*running, *again), phase=self.phase if running else phase)
+
     def allocate(self, allocation: Mapping[str, Gpus]) -> "Halving":
         """The search whose trials run on these GPUs."""
         return replace(self, trials=tuple(replace(one, held=allocation.get(one.trial.id, ())) for one in self.trials))

@@ -38,7 +38,8 @@ class SubmissionError(ReportedError):
 class Request:
     """`directory`: of the file of the search, whose paths are relative to it. `queue`: None: the pool's, or one below
     it with the name of the search. `class_path`: of Hadoop's clients on the nodes; None: staged with the agent's code.
-    `master_memory_mb`: of the application master's container."""
+    `master_memory_mb`: of the application master's container. `retry_failed`: trials of a search that goes on are tried
+    again if they have failed."""
 
     app: AppFile
     directory: Path
@@ -47,6 +48,7 @@ class Request:
     queue: str | None = None
     class_path: str | None = None
     master_memory_mb: int = MASTER_MEMORY_MB
+    retry_failed: bool = False
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ def _submit(
             "yarn_app": app,
             "partition": checked.partition,
             "isolates_gpus": checked.isolates_gpus,
+            "retry_failed": request.retry_failed,
             "arbiter": ArbiterAccess(url=arbiter.url, app=registered.app, ca=_certificates(arbiter, folder)),
         }
     )

@@ -78,6 +78,8 @@ def _of_search(before: State, after: State, event: Event, at: float) -> Iterator
             yield Change("", f"no longer holds {gpus(cells)}: the lease has ended")
         case Restarted():
             yield Change("", f"went on with a new agent; {count(len(event.running), 'launcher')} still ran", "warn")
+            if before.outcome is not None and after.outcome is None:
+                yield Change("", f"goes on, although it was over: {before.outcome.reason}", "good")
         case ArbiterRefused():
             problem = f"the arbiter does not listen to it: {event.problem}"
             yield Change("", f"gets no more GPUs, starts no trials: {problem}", "bad")
@@ -193,6 +195,8 @@ def _of_fate(after: State, old: TrialState, new: TrialState, metric: str) -> Ite
             yield Change(new.id, f"failed at step {new.step:g}: {new.error}", "bad", "failed", new.last_lines)
         case "stopped":
             yield Change(new.id, f"was stopped at step {new.step:g} with the search", fate="stopped")
+        case "training" if old.fate == "failed":
+            yield Change(new.id, "is tried again")
         case "training":
             pass
 

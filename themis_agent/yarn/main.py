@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -111,7 +112,11 @@ class Search:
         log.info("%s goes on as attempt %d: %d launchers", self._app.name, self._fence.attempt, len(launchers))
         # Those that are gone end after this event, with what they had to say.
         running = tuple(events.Running(one.trial, one.epoch, one.number) for one in launchers)
-        begun = self._agent.put(events.Restarted(running, registered_as=registered_as))
+        restarted = events.Restarted(running, registered_as=registered_as)
+        if registered_as != state.registered_as:
+            # A user has resumed it. YARN starts attempts again by itself, in the same application.
+            restarted = replace(restarted, reopens=True, retry_failed=self._submission.retry_failed)
+        begun = self._agent.put(restarted)
         self._driver.adopt(launchers)
         return begun
 
