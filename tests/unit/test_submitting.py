@@ -573,11 +573,17 @@ def test_stop_asks_the_agent_with_the_token_of_the_folder(world, capsys):
     agent = WebServer(lambda one: asked.append((one.method, one.path, one.token)) or reply({}, 204))
     Folder(search.folder).publish(agent.url, 1)
     world.apps[YARN_APP], world.master = "RUNNING", agent.url.removeprefix("http://")
-    for words in ((YARN_APP,), (search.folder,)):
+    for words in ((YARN_APP,), (search.folder,), (YARN_APP, "--for-good")):
         assert command("stop", *words) == 0
     agent.close()
-    assert asked == [("POST", "/v1/stop", f"Bearer {token}")] * 2
-    capsys.readouterr()
+    bearer = f"Bearer {token}"
+    assert asked == [("POST", f"/v1/{what}", bearer) for what in ("suspend", "suspend", "stop")]
+    assert capsys.readouterr().out.splitlines() == [
+        f"{YARN_APP} is being suspended: its trials save checkpoints; go on with: themis-agent resume {search.folder}",
+        f"{search.folder} is being suspended: its trials save checkpoints; go on with: themis-agent resume"
+        f" {search.folder}",
+        f"{YARN_APP} is stopping for good: its trials save checkpoints",
+    ]
     assert command("stop", search.folder) == 1
     assert "does not answer; use --kill" in capsys.readouterr().err
     assert command("stop", "--kill", YARN_APP) == 0
@@ -632,6 +638,10 @@ def test_an_application_that_yarn_does_not_know_is_not_killed(world, capsys):
     [
         (("application_1_1",), "was not submitted from here; give its folder, or --kill and --rm URL"),
         (("application_1_1", "--kill"), "--rm None: required with --kill"),
+        (
+            ("application_1_1", "--kill", "--for-good"),
+            "--for-good True: not with --kill",
+        ),
         (("EMPTY",), "holds no search that has begun"),
         (("EMPTY", "--kill"), "holds no search that was submitted"),
     ],

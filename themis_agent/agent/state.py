@@ -159,6 +159,11 @@ class State:
     moves_s: tuple[float, ...] = ()
     waited_s: float = 0.0
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether its agent has nothing left to do: the search has ended, or is suspended."""
+        return self.finished or (self.suspended and not any(self.attempts))
+
     def with_trial(self, trial: TrialState) -> "State":
         """The state with a trial changed."""
         return replace(self, trials={**self.trials, trial.id: trial})

@@ -142,7 +142,7 @@ class _Run:
             else:
                 restarted = events.Restarted(self._launchers.adopt(), reopens=True, retry_failed=retry_failed)
                 begun = self._agent.put(restarted)
-            self._agent.run(lambda state: begun.done() and _is_over(state), self._show)
+            self._agent.run(lambda state: begun.done() and state is not None and state.is_at_rest, self._show)
         if self._mirror is not None and not self._mirror.close(MIRROR_S):
             log.warning("storage: not all of the search could be written there")
         state = self._agent.state
@@ -200,10 +200,6 @@ class _Run:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _is_over(state: State | None) -> bool:
-    return state is not None and (state.finished or (state.suspended and not any(state.attempts)))
 
 
 def result(state: State) -> Result:

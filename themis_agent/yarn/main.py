@@ -63,7 +63,7 @@ class Search:
         self._link: ArbiterLink
 
     def run(self, master: ApplicationMaster) -> None:
-        """Run the search until it ends, and the application with it.
+        """Run the search until it ends or is suspended, and the application with it.
 
         Raises:
             SupersededAttemptError: a later attempt runs it.
@@ -100,7 +100,7 @@ class Search:
         with serving(served, self._listener):
             self._driver.start()
             self._link.start()
-            self._agent.run(lambda state: begun.done() and state is not None and state.finished, self._idle)
+            self._agent.run(lambda state: begun.done() and state is not None and state.is_at_rest, self._idle)
             self._end()
 
     def _begin(self, launches: Launches) -> Future[None]:
@@ -153,7 +153,10 @@ class Search:
             log.warning("storage: not all of the search could be written there")
         self._link.leave(LEAVE_S)
         self._fence.check()
-        self._driver.finish(found.succeeded, sentence(self._app, found))
+        if state.finished:
+            self._driver.finish(found.succeeded, sentence(self._app, found))
+        else:
+            self._driver.finish(None, f"suspended; `themis-agent resume {self._folder}` goes on with it")
 
 
 def progress(state: State) -> float:
