@@ -144,7 +144,10 @@ class _Run:
                 begun = self._agent.put(restarted)
             self._agent.run(lambda state: begun.done() and state is not None and state.is_at_rest, self._show)
         if self._mirror is not None and not self._mirror.close(MIRROR_S):
-            log.warning("storage: not all of the search could be written there")
+            log.warning(
+                "storage: not all of the search could be written there; `themis-agent resume %s` tries it again",
+                self._folder,
+            )
         state = self._agent.state
         return result(state) if state is not None and state.finished else None
 
