@@ -384,9 +384,45 @@ def test_a_store_that_refuses_is_one_line(world, monkeypatch):
 
 def test_a_name_that_is_taken_is_refused_and_kept(world):
     search = world.submit()
-    with pytest.raises(SubmissionError, match="is not empty; give another name, or `themis-agent resume"):
+    with pytest.raises(SubmissionError) as refused:
         world.submit()
+    assert refused.value.problems == [
+        f"name 'digits': {search.folder} holds this search already; `themis-agent resume {search.folder}` goes on with"
+        " that, --replace (from a program, replace=True) removes it, and another name, such as digits-2, keeps both"
+    ]
+    with pytest.raises(SubmissionError, match=r"holds a search with another max_steps \(9, now 27\);"):
+        world.submit(max_steps=27)
     assert submission.read(search.folder).yarn_app == YARN_APP
+
+
+def test_a_folder_of_something_else_is_neither_taken_nor_replaced(world):
+    mine = world.store / "digits" / "thesis.tex"
+    mine.parent.mkdir()
+    mine.write_text("")
+    for replaces in (False, True):
+        with pytest.raises(SubmissionError, match="is not empty, and holds no search; give another name"):
+            client.submit(world.app(), world.home, world.access(), print, replaces)
+    assert mine.exists()
+
+
+def test_a_search_that_has_ended_is_replaced(world):
+    search = world.submit()
+    (search.folder / "checkpoints" / "old").touch()
+    with pytest.raises(SubmissionError, match=f"{YARN_APP} still runs its search"):
+        client.submit(world.app(max_steps=27), world.home, world.access(), print, True)
+    world.apps[YARN_APP] = "KILLED"
+    before = sorted(search.folder.rglob("*"))
+    world.refuse = {("POST", "/v1/apps")}
+    with pytest.raises(ReportedError, match="refused here"):
+        client.submit(world.app(max_steps=27), world.home, world.access(), print, True)
+    assert sorted(search.folder.rglob("*")) == before, "the earlier search is there as before"
+    assert recent.folder_of(YARN_APP) == search.folder
+    world.refuse, world.apps[YARN_APP] = set(), "KILLED"
+    again = client.submit(world.app(max_steps=27), world.home, world.access(), print, True)
+    assert Folder(again.folder).load()[0].max_steps == 27
+    assert not (again.folder / "checkpoints" / "old").exists()
+    assert [one.name for one in world.store.iterdir() if "digits" in one.name] == ["digits"]
+    assert recent.folder_of(YARN_APP) == search.folder
 
 
 def test_a_name_that_another_submission_takes_meanwhile_stays_its_own(world):

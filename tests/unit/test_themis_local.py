@@ -155,10 +155,61 @@ def test_a_search_runs_from_a_program(tmp_path, capsys):
     )
     assert (result.succeeded, result.metric) == (True, loss(0.5, 2))
     assert "trial-00000 complete at step 2" in capsys.readouterr().err
-    with pytest.raises(BadInputError, match="holds another search"):
+    with pytest.raises(BadInputError, match=r"holds a search with another command .*; --replace removes that one"):
         themis_agent.run("other", space=SPACE, max_steps=1, state=tmp_path / "state")
     with pytest.raises(FileError, match="max_steps 0: must be at least 1"):
         themis_agent.run("other", space=SPACE, max_steps=0)
+
+
+def edited(folder, steps, **more):
+    """A cell of a notebook that is run again with other numbers."""
+    return themis_agent.run(
+        f"python {SCRIPT} --rate={{rate}}",
+        space={"rate": {"type": "float", "low": 0.1, "high": 0.5}},
+        algorithm="plain",
+        trials=1,
+        max_steps=steps,
+        gpus=1,
+        directory=folder,
+        state=folder / "s.themis",
+        **more,
+    )
+
+
+@pytest.mark.parametrize("where", ["in its folder", "in a store"])
+def test_a_search_that_was_changed_replaces_the_earlier_one_or_is_kept_beside_it(tmp_path, where):
+    store = tmp_path / "store"
+    store.mkdir()
+    more = {"checkpoint": store.as_uri()} if where == "in a store" else {}
+    assert edited(tmp_path, 2, **more).step == 2
+    (tmp_path / "s.themis" / "notes.txt").write_text("my own")
+    with pytest.raises(BadInputError) as refused:
+        edited(tmp_path, 3, eta=4, **more)
+    assert str(refused.value) == (
+        f"--state '{tmp_path}/s.themis': holds a search with another max_steps (2, now 3) and eta (3, now 4); "
+        "--replace removes that one, and --state s-2.themis keeps both (from a program: replace=True, or another state)"
+    )
+    result = edited(tmp_path, 3, eta=4, replace=True, **more)
+    assert (result.step, result.best) == (3, "trial-00000")
+    assert (tmp_path / "s.themis" / "notes.txt").exists(), "nothing but the search is removed"
+    starts = list((tmp_path / "s.themis" / "trials").glob("*/epoch-*"))
+    assert [one.name for one in starts] == ["epoch-1"]
+    assert edited(tmp_path, 3, eta=4, **more) == result
+
+
+def test_a_search_that_runs_is_not_replaced(tmp_path):
+    write_app(tmp_path, step_s=10)
+    agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--state", "state")
+    until(lambda: len(launchers(tmp_path)) == 2 * 3)
+    again = start(tmp_path, "run", "--local", "app.toml", "--state", "state", "--replace")
+    assert "its search runs; `themis-agent stop DIR` suspends it" in again.communicate(timeout=60)[0]
+    agent.kill()
+    agent.communicate()
+    # Its launchers go on without it; they end before others begin.
+    left = launchers(tmp_path)
+    write_app(tmp_path)
+    finish(start(tmp_path, "run", "--local", "app.toml", "--state", "state", "--replace"))
+    assert not [one for one in left if one.is_running()]
 
 
 def test_a_search_goes_on_with_the_gpus_that_it_began_with(tmp_path, monkeypatch, capsys):

@@ -77,8 +77,9 @@ def validate(
     metavar="DIR",
     help="Directory of the journal, checkpoints and logs.  [default: NAME.themis]",
 )
+@options.REPLACE
 @options.JSON
-def run(file: Path, local: bool, gpus: int | None, state: Path | None, json_file: Path | None) -> int:
+def run(file: Path, local: bool, gpus: int | None, state: Path | None, replace: bool, json_file: Path | None) -> int:
     """Run a search and print its best trial.
 
     Ctrl-C has trials save checkpoints and end. The same command again goes on from there, also after a crash.
@@ -91,7 +92,7 @@ def run(file: Path, local: bool, gpus: int | None, state: Path | None, json_file
     if not local:
         raise BadInputError("--local", False, "required; `themis-agent submit` runs a search on YARN")
     root = state or Path(f"{app.name}.themis")
-    return _run(root, gpus, json_file, file)
+    return _run(root, gpus, json_file, file, replace=replace)
 
 
 def _validate_on_yarn(app: "AppFile", file: Path, access: "Access") -> int:
@@ -142,7 +143,7 @@ def resume(
     gpus = None
     with contextlib.suppress(BadInputError):  # A search that has not begun takes what is there.
         gpus = len(folder.state().gpus)
-    return _run(Path(directory), gpus, json_file, None, retry_failed)
+    return _run(Path(directory), gpus, json_file, None, retry_failed=retry_failed)
 
 
 def _resubmit(
@@ -167,14 +168,22 @@ def _resubmit(
     return 0
 
 
-def _run(root: Path, gpus: int | None, json_file: Path | None, file: Path | None, retry_failed: bool = False) -> int:
+def _run(
+    root: Path,
+    gpus: int | None,
+    json_file: Path | None,
+    file: Path | None,
+    *,
+    retry_failed: bool = False,
+    replace: bool = False,
+) -> int:
     from themis_agent.app_file import load
     from themis_agent.local import driver
     from themis_agent.local.folder import Folder
 
     folder = Folder(root.resolve())
     app, directory = folder.load() if file is None else (load(file), file.resolve().parent)
-    result = driver.run(app, directory, folder, gpus or driver.local_gpus(), retry_failed=retry_failed)
+    result = driver.run(app, directory, folder, gpus or driver.local_gpus(), retry_failed=retry_failed, replace=replace)
     if result is None:
         console.err.print(f"suspended; go on with: themis-agent resume {root}")
         return 130

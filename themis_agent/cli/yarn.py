@@ -23,6 +23,7 @@ from yarn_plugin.quantities import NOTHING
 @options.QUEUE
 @options.MASTER_MEMORY
 @options.CLASS_PATH
+@options.REPLACE
 @click.option("--wait", is_flag=True, help="Wait until it has ended; print its best trial, and exit as `run` does.")
 @options.JSON
 def submit(
@@ -34,6 +35,7 @@ def submit(
     queue: str | None,
     master_memory_mb: int,
     class_path: str | None,
+    replace: bool,
     wait: bool,
     json_file: Path | None,
 ) -> int:
@@ -49,7 +51,7 @@ def submit(
     app = load(file)
     access = client.Access(rm, arbiter, token_file, verify, queue, class_path, master_memory_mb)
     try:
-        search = client.submit(app, file.resolve().parent, access, console.err.print)
+        search = client.submit(app, file.resolve().parent, access, console.err.print, replace)
     except SubmissionError as refused:
         return print_problems(refused.problems)
     if not wait:

@@ -154,19 +154,11 @@ class Folder:
         return (self.root / "app.json").exists()
 
     def begin(self, app: AppFile, directory: Path) -> None:
-        """Create the folder for a search, or check that it holds this one.
-
-        Raises:
-            BadInputError: it holds another search.
-        """
+        """Create the folder for a search."""
         written = {"directory": str(directory), "app": app.model_dump(mode="json")}
-        file = self.root / "app.json"
-        if not self.exists:
-            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.checkpoints.mkdir(exist_ok=True)
-            files.write_private(file, json.dumps(written, indent=2) + "\n")
-        elif json.loads(file.read_text()) != written:
-            raise BadInputError("--state", str(self.root), "holds another search; choose another directory")
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.checkpoints.mkdir(exist_ok=True)
+        files.write_private(self.root / "app.json", json.dumps(written, indent=2) + "\n")
 
     def load(self) -> tuple[AppFile, Path]:
         """The search that the folder holds, and the directory of its file.

@@ -49,14 +49,17 @@ def checked(app: AppFile, directory: Path, access: Access) -> Checked | None:
     return check(_request(app, directory, access))
 
 
-def submit(app: AppFile, directory: Path, access: Access, note: Callable[[str], object]) -> Search:
-    """Check a search and submit it. `directory`: of its file. `note`: called with what is worth knowing.
+def submit(
+    app: AppFile, directory: Path, access: Access, note: Callable[[str], object], replaces: bool = False
+) -> Search:
+    """Check a search and submit it. `directory`: of its file. `note`: called with what is worth knowing. `replaces`: an
+    earlier one of its name, which has ended.
 
     Raises:
         SubmissionError: something is wrong; nothing is left behind.
         ManagerError, NotAcceptedError, ArbiterError: YARN or the arbiter refuses, or is away.
     """
-    request = _request(app, directory, access)
+    request = replace(_request(app, directory, access), replaces=replaces)
     found = check(request)
     assert found is not None
     for line in found.notes:
@@ -98,6 +101,7 @@ def resume(folder: Path, access: Access, note: Callable[[str], object], retry_fa
     state = state_of(folder)
     if state is not None and state.finished and not can_reopen(state, retry_failed):
         advice = "; --retry-failed tries those again that failed" if can_reopen(state, True) else ""
+        advice += "; `themis-agent submit --replace` begins a new one in its place"
         raise SubmissionError([f"{Folder(folder)}: its search has ended: {result(state).reason}{advice}"])
     own = ":".join(entry for entry in earlier.class_path if not entry.startswith(f"{submission.JARS}/"))
     queue = known.queue if known is not None else None
