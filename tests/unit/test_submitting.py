@@ -353,6 +353,22 @@ def test_queues_and_pools(world):
     assert world.problems() == ["--queue: required; the arbiter leases GPUs in root.gpu, root.off"]
 
 
+def test_a_wrong_queue_says_nothing_about_the_gpus_of_a_partition(world, capsys):
+    """Which nodes a search may use follows from its queue. Without a queue that is there, all may count."""
+    world.nodes = [{**node("a", 4), "nodeLabels": ["gpu"]}, node("b", 0, vcores=1)]
+    assert world.problems(world.access(queue="root.wrong")) == [
+        "--queue 'root.wrong': the arbiter leases no GPUs there; it does in root.gpu",
+        "--queue 'root.wrong': the ResourceManager has no such queue",
+    ]
+    assert client.checked(world.app(), world.home, world.access(arbiter=None)) is None
+    (found,) = world.problems(world.access(arbiter="http://127.0.0.1:1"))
+    assert "no node" not in found
+    found = world.problems(world.access(arbiter=None), gpus_per_trial={"min": 8, "max": 8}, memory_mb=64)
+    assert found == ["gpus_per_trial.min 8: all nodes together have 4 GPUs"]
+    (found,) = world.problems()
+    assert found == f"ResourceManager {world.rm.url}: no node without a label has GPUs (yarn.io/gpu), which trials need"
+
+
 def test_an_absent_cluster_and_an_absent_arbiter_are_one_line_each(world):
     access = world.access(rm="http://127.0.0.1:1", arbiter="http://127.0.0.1:1")
     manager, arbiter = world.problems(access)

@@ -104,7 +104,7 @@ def check(request: Request, goes_on: bool = False) -> Checked | None:
         problems += [*cluster.fit_problems(app, facts, partition), *_master_problems(request, facts)]
     if problems:
         raise SubmissionError(problems)
-    if facts is None or request.arbiter is None or pool is None:
+    if facts is None or request.arbiter is None or pool is None or partition is None:
         return None
     notes = list(cluster.notes(app, facts, partition))
     folder = folder_of(app)
