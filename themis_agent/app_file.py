@@ -162,6 +162,10 @@ class AppFile(Section):
         """The words of the command; parameters are still placeholders."""
         return command_words.words_of(self.command)
 
+    def in_words(self) -> Self:
+        """The same search, its command as a list of words."""
+        return self.model_copy(update={"command": list(self.words)})
+
     @property
     def trial_count(self) -> int:
         """How many trials there are; Hyperband's follow from `max_steps` and `eta`."""

@@ -285,6 +285,19 @@ def test_the_first_trials_run_first_with_the_most_steps():
     assert [search.state.trials[one].bracket for one in (FIRST, "trial-00005", "trial-00142")] == [4, 3, 0]
 
 
+def test_hyperband_trains_as_many_steps_as_planned():
+    search = Search(Settings("hyperband", trials=17, max_steps=10, eta=3, rules=2), held=17)
+    executed = 0
+    while not search.state.finished:
+        for trial, _ in list(search.state.attempts):
+            if trial.fate == "training":
+                executed += 1
+                search.report(trial.id, trial.step + 1, trial.number)
+            if search.state.trials[trial.id].is_stopping:
+                search.end(trial.id, None)
+    assert executed == 86
+
+
 def test_searches_of_earlier_versions_go_on_by_their_own_rules():
     earlier = Search(replace(HYPERBAND, rules=1), held=1)
     assert earlier.state.trials[FIRST].until == 1
@@ -445,6 +458,7 @@ def test_after_a_restart_lost_trials_start_again_and_running_ones_go_on():
 def test_a_suspended_search_starts_nothing_until_it_is_restarted():
     search = Search()
     assert {stop.reason for stop in search.take(events.Suspended())} == {"suspended"}
+    assert rows_of_two_more(search, (("m1", 2),)) == [], "it bids for nothing"
     assert search.end(FIRST, None) == search.end(SECOND, None) == ()
     assert len(search.take(events.Restarted())) == 2
 

@@ -19,10 +19,12 @@ import requests
 import themis_agent
 from tests import html_checks
 from themis_agent.agent.tags import TAGS
+from themis_agent.app_file import read
 from themis_agent.cli import cli
 from themis_agent.launching import LAUNCHER
 from themis_agent.live import MACHINE
-from themis_agent.local import driver
+from themis_agent.local import driver, replacing
+from themis_agent.local.folder import Folder
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.records import read_records
@@ -174,6 +176,26 @@ def edited(folder, steps, **more):
         state=folder / "s.themis",
         **more,
     )
+
+
+def test_a_folder_of_an_earlier_version_keeps_its_command_and_a_message_no_password(tmp_path):
+    """It was split at blanks; fields that are new have their defaults."""
+    fields = {"name": "s", "command": "sh -c 'x {rate}'", "space": SPACE, "algorithm": "plain", "trials": 1}
+    app = read({**fields, "max_steps": 1, "environment": {"env": {"KEY": "secret"}}}, "app")
+    folder = Folder(tmp_path / "earlier")
+    folder.begin(app, tmp_path)
+    replacing.check_same(folder, app, tmp_path)
+    written = json.loads((folder.root / "app.json").read_text())
+    written["app"] |= {"command": "sh -c 'x {rate}'"}
+    del written["app"]["sampler"]
+    (folder.root / "app.json").write_text(json.dumps(written))
+    assert folder.load()[0].words == ("sh", "-c", "'x", "{rate}'")
+    replacing.check_same(folder, app.model_copy(update={"command": ["sh", "-c", "'x", "{rate}'"]}), tmp_path)
+    other = read({**fields, "max_steps": 1, "environment": {"env": {"KEY": "other"}}}, "app")
+    with pytest.raises(BadInputError) as refused:
+        replacing.check_same(folder, other, tmp_path / "elsewhere")
+    assert "another command (['sh', '-c', \"'x\", \"{rate}'\"], now ['sh'" in str(refused.value)
+    assert "environment.env.KEY; --replace" in str(refused.value)
 
 
 @pytest.mark.parametrize("where", ["in its folder", "in a store"])

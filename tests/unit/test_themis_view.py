@@ -315,6 +315,13 @@ def test_the_commands_say_why(told, capsys, tmp_path):
     assert "No agent runs this search" in checked(out.read_text()).text
 
 
+def test_a_suspended_search_says_so(told, capsys):
+    told.take(events.Suspended())
+    told.records.close()
+    assert console.run(cli, "themis-agent", ["status", str(told.folder.root)]) == 0
+    assert "The search is suspended; `themis-agent resume DIR` goes on with it." in capsys.readouterr().out
+
+
 def test_a_log_is_read_over_all_starts_and_when_it_is_rotated(tmp_path):
     first, second = tmp_path / "epoch-000001", tmp_path / "epoch-000002"
     log = TrialLog(tmp_path, 0)

@@ -187,7 +187,7 @@ def work(state: State) -> Work:
     found = state.running_search().work()
     counts_measured = isinstance(state.search, ToTheEnd)
     factor = 1.0 if counts_measured else typical_step_s(state) / (state.settings.step_s or DEFAULT_STEP_S)
-    brackets = found.brackets if state.outcome is None else ()
+    brackets = found.brackets if state.outcome is None and not state.suspended else ()
     return Work(brackets, found.budget_gpu_s * factor, found.max_gpus)
 
 

@@ -71,21 +71,17 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
             state = replace(state, arbiter_problem="")
         case Asked() | Offered():
             answers.append(leasing.answer(state, at, event))
-        case StopRequested():
-            state = state if state.outcome else replace(state, outcome=_stopped(state, event.reason))
+        case StopRequested() if state.outcome is None:
+            state = replace(state, outcome=Outcome(state.best is not None, event.reason, "stopped"))
         case Suspended():
             state = replace(state, suspended=True)
-        case TimerFired():
+        case StopRequested() | TimerFired():
             pass
         case _:
             state = trials.take(state, at, event)
     state, commands = _follow_up(searching.watched(before, state), at)
     again = isinstance(event, Restarted)
     return state, (*answers, *_stops({} if again else before.trials, state), *commands)
-
-
-def _stopped(state: State, reason: str) -> Outcome:
-    return Outcome(state.best is not None, reason, "stopped")
 
 
 def next_due(state: State | None) -> float | None:

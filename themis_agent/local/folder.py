@@ -155,7 +155,7 @@ class Folder:
 
     def begin(self, app: AppFile, directory: Path) -> None:
         """Create the folder for a search."""
-        written = {"directory": str(directory), "app": app.model_dump(mode="json")}
+        written = {"directory": str(directory), "app": app.in_words().model_dump(mode="json")}
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.checkpoints.mkdir(exist_ok=True)
         files.write_private(self.root / "app.json", json.dumps(written, indent=2) + "\n")
@@ -170,7 +170,11 @@ class Folder:
             written = json.loads((self.root / "app.json").read_text())
         except FileNotFoundError:
             raise BadInputError("DIR", str(self), "holds no search; `themis-agent run` begins one") from None
-        return AppFile.model_validate(written["app"]), Path(written["directory"])
+        fields = written["app"]
+        if isinstance(fields["command"], str):
+            # Earlier versions kept the text, and split it at blanks.
+            fields["command"] = fields["command"].split()
+        return AppFile.model_validate(fields), Path(written["directory"])
 
     def state(self) -> State:
         """How the search stands, by its journal.

@@ -22,6 +22,9 @@ MAX_NAMED = 5
 MAX_SHOWN = 40
 """The most characters of a value in a message."""
 
+SECRET = ("environment.env", "storage")
+"""Fields whose values may have passwords: they are not shown."""
+
 KILLED_WITHIN_S = 10.0
 
 OF_A_SEARCH = (
@@ -42,7 +45,7 @@ OF_A_SEARCH = (
 
 def differences(earlier: AppFile, wanted: AppFile) -> str:
     """The fields that differ, as text: "max_steps (9, now 27) and eta (3, now 4)"; "" if none does."""
-    found = list(_differences("", earlier.model_dump(mode="json"), wanted.model_dump(mode="json")))
+    found = list(_differences("", earlier.model_dump(mode="json"), wanted.in_words().model_dump(mode="json")))
     shown = found[:MAX_NAMED] + ([f"{len(found) - MAX_NAMED} more"] if len(found) > MAX_NAMED else [])
     return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
 
@@ -54,7 +57,7 @@ def _differences(path: str, earlier: object, wanted: object) -> Iterator[str]:
         for name in dict.fromkeys((*earlier, *wanted)):
             yield from _differences(f"{path}.{name}".lstrip("."), earlier.get(name), wanted.get(name))
         return
-    yield f"{path} ({_shown(earlier)}, now {_shown(wanted)})"
+    yield path if path.startswith(SECRET) else f"{path} ({_shown(earlier)}, now {_shown(wanted)})"
 
 
 def _shown(value: object) -> str:
@@ -69,9 +72,10 @@ def check_same(folder: Folder, app: AppFile, directory: Path) -> None:
         BadInputError: it holds another one, or the directory of its file is another one.
     """
     earlier, before = folder.load()
-    if earlier == app and before == directory:
+    found = differences(earlier, app)
+    if not found and before == directory:
         return
-    found = differences(earlier, app) or f"directory of its file ({before}, now {directory})"
+    found = found or f"directory of its file ({before}, now {directory})"
     raise BadInputError(
         "--state",
         str(folder),
