@@ -133,7 +133,7 @@ class StudyMirror:
             self._written[trial.id] = trial
 
     def _open(self) -> optuna.Study:
-        name, others = self._app.name, list[str]()
+        name, reason = self._app.name, ""
         for number in itertools.count(2):
             study = optuna.create_study(
                 storage=self._url, study_name=name, direction=self._app.direction, load_if_exists=True
@@ -142,10 +142,10 @@ class StudyMirror:
             difference = next(self._differences(study, trials), None)
             if difference is None:
                 break
-            others.append(f"as that called {name} has another {difference}")
+            reason = reason or f"as that called {name} has another {difference}"
             name = f"{self._app.name}-{number}"
-        if others and name != self.study_name:
-            log.warning("storage: written into the study %s, %s", name, others[0])
+        if name != self.study_name:
+            log.warning("storage: written into the study %s, %s", name, reason)
         self.study_name = name
         self._numbers = self._numbers_in(study)
         self._study = study

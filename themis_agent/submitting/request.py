@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from pydantic import ValidationError
+
 from themis_agent.app_file import AppFile
 from themis_agent.errors import StoreError
 from themis_agent.local import replacing, stored_folder
@@ -230,11 +232,11 @@ def _running(manager: ResourceManager, folder: Folder) -> str | None:
     """The application that runs the search of a folder; None: it has ended, or the search was not submitted."""
     if not submission.is_in(folder.root):
         return None
-    app = submission.read(folder.root).yarn_app
-    with contextlib.suppress(ManagerError):
+    # That the ResourceManager is away is a problem of its own; a damaged file is replaced.
+    with contextlib.suppress(ManagerError, ValidationError):
+        app = submission.read(folder.root).yarn_app
         known = applications.get(manager, app)
         return app if known is not None and not known.has_ended else None
-    # That the ResourceManager is away is a problem of its own.
     return None
 
 
