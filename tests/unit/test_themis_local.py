@@ -400,7 +400,7 @@ def test_a_trial_that_ignores_sigterm_is_killed_and_what_it_loses_is_shown(tmp_p
     assert console.run(cli, "themis-agent", ["why", "state", "0"]) == 0
     shown = capsys.readouterr().out
     assert f"ignored SIGTERM and was killed after the grace period; steps 2 to {lost + 1} are lost" in shown
-    assert "No agent runs this search" in shown
+    assert "The search is suspended" in shown
 
 
 def test_searches_do_not_share_a_store(tmp_path):

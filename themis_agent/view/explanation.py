@@ -61,7 +61,7 @@ def _waiting(state: State, trial: TrialState) -> str:
     held, busy, needed = state.gpus, state.busy, state.settings.min_gpus
     free = held.keys() - busy
     if state.suspended:
-        return "waits: the agent is being suspended"
+        return "waits: the search is suspended"
     if not held:
         return "waits for GPUs: the search holds none"
     if len(free) < needed:
