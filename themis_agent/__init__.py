@@ -22,13 +22,15 @@ def run(
     directory: str | Path = ".",
     state: str | Path | None = None,
     gpus: int | None = None,
+    replace: bool = False,
     **fields: Any,
 ) -> "Result | None":
     """Search the parameters of a training command on this machine, and wait for the result; progress goes to stderr.
 
     `space` and `fields`: as in the file (docs/training.md), such as `max_steps=27`; `name` is "search" by default.
     `directory`: where the command runs. `state`: of the journal, checkpoints and logs, by default NAME.themis; a search
-    that it holds goes on. `gpus`: of this machine. Returns None if it was suspended by Ctrl-C.
+    that it holds goes on. `replace`: it is removed instead, with its checkpoints. `gpus`: of this machine. Returns None
+    if it was suspended by Ctrl-C.
 
     Raises:
         FileError: a field is invalid.
@@ -42,7 +44,7 @@ def run(
     words = command if isinstance(command, str) else list(command)
     app = read({"name": "search", "command": words, "space": space, **fields}, "themis_agent.run")
     folder = Folder(Path(state or f"{app.name}.themis").resolve())
-    return driver.run(app, Path(directory).resolve(), folder, gpus or driver.local_gpus())
+    return driver.run(app, Path(directory).resolve(), folder, gpus or driver.local_gpus(), replace=replace)
 
 
 def submit(
@@ -56,6 +58,7 @@ def submit(
     directory: str | Path = ".",
     queue: str | None = None,
     verify: str | bool = True,
+    replace: bool = False,
     **fields: Any,
 ) -> "Search":
     """Submit a search of the parameters of a training command to YARN; returns a handle.
@@ -63,6 +66,7 @@ def submit(
     `space`, `checkpoint` and `fields`: as in the file (docs/training.md); `name` is "search" by default. `rm`,
     `arbiter`: URLs. `token_file`: with your token for the arbiter, by default the one in YARN_ARBITER_TOKEN.
     `directory`: where [environment] finds files. `queue`: in a pool of leased GPUs. `verify`: certificates to trust.
+    `replace`: an earlier search of this name in `checkpoint`, which has ended, is removed with its checkpoints.
 
     Raises:
         FileError: a field is invalid.
@@ -78,4 +82,4 @@ def submit(
     app = read(given, "themis_agent.submit")
     tokens = Path(token_file) if token_file is not None else None
     access = client.Access(rm, arbiter, tokens, verify, queue)
-    return client.submit(app, Path(directory).resolve(), access, console.err.print)
+    return client.submit(app, Path(directory).resolve(), access, console.err.print, replace)

@@ -2,17 +2,18 @@
 
 import math
 import re
-import string
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from themis_agent import command_words
 from themis_agent.agent.settings import Settings
 from themis_agent.search import bracket_sizes
 from themis_agent.trial.store import store_at
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.quantities import count
 from yarn_plugin.toml_files import FileError, Section, matching, read_toml, validate
 
 Value = bool | int | float | str
@@ -147,10 +148,23 @@ class AppFile(Section):
     environment: Environment = Environment()
     data: Data = Data()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_patience(cls, given: Any) -> Any:
+        """With the default patience: early losses say little about who is best in the end."""
+        if not isinstance(given, dict) or given.get("algorithm") != "curve_stopping" or "patience" in given:
+            return given
+        steps = given.get("max_steps")
+        return {**given, "patience": -(-steps // 2)} if isinstance(steps, int) and steps > 0 else given
+
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the command; parameters are still placeholders."""
-        return tuple(self.command.split() if isinstance(self.command, str) else self.command)
+        return command_words.words_of(self.command)
+
+    def in_words(self) -> Self:
+        """The same search, its command as a list of words."""
+        return self.model_copy(update={"command": list(self.words)})
 
     @property
     def trial_count(self) -> int:
@@ -177,6 +191,7 @@ class AppFile(Section):
             step_s=self.step_s,
             grace_s=self.grace_s,
             speeds=tuple(sorted(self.speeds.items())),
+            rules=2,
         )
 
 
@@ -212,27 +227,43 @@ def _conflicts(given: Mapping[str, Any]) -> Iterator[str]:
     dimensions = {name: one for name, one in space.items() if isinstance(one, dict)} if isinstance(space, dict) else {}
     yield from _number_of_trials(given)
     yield from _patterns(given)
-    yield from _placeholders(given.get("command"), dimensions)
+    yield from _command(given.get("command"), dimensions)
     for name, dimension in dimensions.items():
         yield from _condition(name, dimension, dimensions)
     enqueued = given.get("enqueue")
-    for number, one in enumerate(enqueued if isinstance(enqueued, list | tuple) else (), 1):
+    enqueued = enqueued if isinstance(enqueued, list | tuple) else ()
+    yield from _number_of_enqueued(given, len(enqueued))
+    for number, one in enumerate(enqueued, 1):
         if isinstance(one, dict):
             yield from _enqueued(f"enqueue #{number}", one, dimensions)
+
+
+def _trials_of_hyperband(given: Mapping[str, Any]) -> int | None:
+    """How many trials Hyperband needs; None if that cannot be known."""
+    steps, eta = given.get("max_steps"), given.get("eta", 3)
+    if isinstance(steps, int) and isinstance(eta, int) and steps >= 1 and eta >= 2:
+        return sum(size.trials for size in bracket_sizes(steps, eta))
+    return None
 
 
 def _number_of_trials(given: Mapping[str, Any]) -> Iterator[str]:
     algorithm, trials = given.get("algorithm", "hyperband"), given.get("trials")
     if algorithm == "hyperband":
-        steps, eta = given.get("max_steps"), given.get("eta", 3)
-        if isinstance(steps, int) and isinstance(eta, int) and steps >= 1 and eta >= 2:
-            needed = sum(size.trials for size in bracket_sizes(steps, eta))
-            if needed > MAX_TRIALS:
-                yield f"max_steps {steps}: Hyperband with eta {eta} needs {needed} trials; must be at most {MAX_TRIALS}"
-            elif trials is not None and trials != needed:
-                yield f"trials {trials!r}: Hyperband with max_steps {steps} and eta {eta} has {needed}; leave it out"
+        steps, eta, needed = given.get("max_steps"), given.get("eta", 3), _trials_of_hyperband(given)
+        if needed is not None and needed > MAX_TRIALS:
+            yield f"max_steps {steps}: Hyperband with eta {eta} needs {needed} trials; must be at most {MAX_TRIALS}"
+        elif needed is not None and trials is not None and trials != needed:
+            yield f"trials {trials!r}: Hyperband with max_steps {steps} and eta {eta} has {needed}; leave it out"
     elif trials is None and algorithm in ("successive_halving", "curve_stopping", "plain"):
         yield f"trials: required by the algorithm {algorithm}"
+
+
+def _number_of_enqueued(given: Mapping[str, Any], enqueued: int) -> Iterator[str]:
+    is_hyperband = given.get("algorithm", "hyperband") == "hyperband"
+    trials = _trials_of_hyperband(given) if is_hyperband else given.get("trials")
+    if isinstance(trials, int) and enqueued > trials:
+        advice = "leave some out" if is_hyperband else "raise trials, or leave some out"
+        yield f"enqueue: {count(enqueued, 'trial')}, but the search has {trials}; {advice}"
 
 
 def _patterns(given: Mapping[str, Any]) -> Iterator[str]:
@@ -247,18 +278,10 @@ def _patterns(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"loss_pattern {pattern!r}: needs a group named loss, such as loss=(?P<loss>[0-9.]+)"
 
 
-def _placeholders(command: object, space: Mapping[str, Any]) -> Iterator[str]:
-    words = command if isinstance(command, list) else [command]
-    text = " ".join(word for word in words if isinstance(word, str))
-    if command is not None and not text.strip():
-        yield f"command {command!r}: must name a program"
-    try:
-        names = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
-    except ValueError as problem:
-        yield f"command {command!r}: {problem}; write braces that are not a parameter twice: {{{{ and }}}}"
-        return
-    for name in sorted(names - set(space)):
-        yield f"command {command!r}: {{{name}}} is not in [space]; it has {', '.join(sorted(space)) or 'nothing'}"
+def _command(command: object, space: Mapping[str, Any]) -> Iterator[str]:
+    is_valid = isinstance(command, str) or (isinstance(command, list) and all(isinstance(one, str) for one in command))
+    for problem in command_words.problems(command, space) if is_valid else ():  # type: ignore[arg-type]
+        yield f"command {command!r}: {problem}"
 
 
 def _condition(name: str, dimension: Mapping[str, Any], space: Mapping[str, Any]) -> Iterator[str]:

@@ -1,15 +1,18 @@
 """A mirror of a search in an Optuna study, for dashboards and plots. The agent's journal is the truth.
 
 Trials stand there with their states, parameters and intermediate values, and with the user attributes `themis_trial`,
-`themis_search`, `bracket`, `rung` and, of failed ones, `error`. Searches of one name share a study. Writing is
-idempotent and happens in a thread of its own: a storage that is away delays the mirror and stops nothing.
+`themis_search`, `bracket`, `rung` and, of failed ones, `error`. A failed trial that is tried again is another one
+there. Searches of one name share a study, NAME, if they have the same direction and space; else those of each kind have
+one of their own: NAME-2, NAME-3, ... Writing is idempotent and happens in a thread of its own: a storage that is away
+delays the mirror and stops nothing.
 """
 
+import itertools
 import json
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import optuna
@@ -43,10 +46,12 @@ Values = dict[str, dict[int, float]]
 
 
 class StudyMirror:
-    """Follows the decisions of an agent. `url`: of any storage that Optuna takes. `search`: its id."""
+    """Follows the decisions of an agent. `url`: of any storage that Optuna takes. `search`: its id. `study_name`: of
+    the study that it is written into."""
 
     def __init__(self, url: str, app: AppFile, search: str) -> None:
         self._url, self._app, self._search = url, app, search
+        self.study_name = app.name
         self._study: optuna.Study | None = None
         self._numbers: dict[str, int] = {}
         self._written: dict[str, TrialState] = {}
@@ -113,7 +118,7 @@ class StudyMirror:
 
     def _warn(self, problem: Exception) -> None:
         if not self._failing:
-            log.warning("Optuna storage: %s; the search goes on, and is written there later", describe(problem))
+            log.warning("storage: %s; the search goes on; writing is tried again until it ends", describe(problem))
         self._failing = True
 
     def _write(self, state: State, values: Values) -> None:
@@ -128,12 +133,33 @@ class StudyMirror:
             self._written[trial.id] = trial
 
     def _open(self) -> optuna.Study:
-        study = optuna.create_study(
-            storage=self._url, study_name=self._app.name, direction=self._app.direction, load_if_exists=True
-        )
+        name, reason = self._app.name, ""
+        for number in itertools.count(2):
+            study = optuna.create_study(
+                storage=self._url, study_name=name, direction=self._app.direction, load_if_exists=True
+            )
+            trials = study.get_trials(deepcopy=False)
+            difference = next(self._differences(study, trials), None)
+            if difference is None:
+                break
+            reason = reason or f"as that called {name} has another {difference}"
+            name = f"{self._app.name}-{number}"
+        if name != self.study_name:
+            log.warning("storage: written into the study %s, %s", name, reason)
+        self.study_name = name
         self._numbers = self._numbers_in(study)
         self._study = study
         return study
+
+    def _differences(self, study: optuna.Study, trials: Sequence[optuna.trial.FrozenTrial]) -> Iterator[str]:
+        """What keeps trials of this search from being compared with those of a study."""
+        if [one.name.lower() for one in study.directions] != [self._app.direction]:
+            yield f"direction, {', '.join(one.name.lower() for one in study.directions)}"
+        mine = distributions(self._app.space, self._app.space)
+        for trial in trials:
+            for name, distribution in trial.distributions.items():
+                if mine.get(name, distribution) != distribution:
+                    yield f"range of {name}, {distribution}"
 
     def _create(self, study: optuna.Study, trial: TrialState) -> None:
         parameters: Parameters = json.loads(trial.parameters or "{}")
@@ -153,10 +179,14 @@ class StudyMirror:
         return {known[NAME]: number for number, known in found if known.get(SEARCH, self._search) == self._search}
 
     def _update(self, study: optuna.Study, state: State, trial: TrialState, seen: Mapping[int, float]) -> None:
-        number = self._numbers[trial.id]
-        stored = study.get_trials(deepcopy=False)[number]
+        stored = study.get_trials(deepcopy=False)[self._numbers[trial.id]]
+        ended = _ENDED.get(trial.fate)
         if stored.state.is_finished():
-            return
+            if stored.state is ended:
+                return
+            # It has ended there, and is tried again.
+            self._create(study, trial)
+            stored = study.get_trials(deepcopy=False)[self._numbers[trial.id]]
         written = optuna.Trial(study, stored._trial_id)
         for step, value in sorted(seen.items()):
             if step not in stored.intermediate_values:
@@ -165,10 +195,9 @@ class StudyMirror:
         for name, attribute in attributes.items():
             if stored.user_attrs.get(name) != attribute:
                 written.set_user_attr(name, attribute)
-        ended = _ENDED.get(trial.fate)
         if ended is not None and trial.attempt is None:
             metric = state.metric(trial) if ended is StudyState.COMPLETE else None
-            study.tell(number, metric, ended, skip_if_finished=True)
+            study.tell(stored.number, metric, ended, skip_if_finished=True)
 
 
 def _same(written: TrialState | None, trial: TrialState) -> bool:

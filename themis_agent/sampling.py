@@ -75,8 +75,8 @@ def in_order(space: Mapping[str, AnyDimension]) -> list[str]:
     return ordered
 
 
-def distributions(space: Mapping[str, AnyDimension], parameters: Parameters) -> Distributions:
-    """The distributions of a trial's parameters, as Optuna stores them."""
+def distributions(space: Mapping[str, AnyDimension], parameters: Iterable[str]) -> Distributions:
+    """The distributions of these parameters, as Optuna stores them."""
     return {name: _distribution(space[name]) for name in parameters}
 
 

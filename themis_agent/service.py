@@ -60,8 +60,12 @@ class Launched:
         return self._answer(trial, batch.epoch, known, has_ended)
 
     def stop(self) -> None:
-        """Stop the search, as a user wishes; returns when the agent has decided on it."""
+        """End the search, as a user wishes; returns when the agent has decided on it."""
         self._agent.put(events.StopRequested()).result(timeout=ANSWER_S)
+
+    def suspend(self) -> None:
+        """Suspend the search, as a user wishes; returns when the agent has decided on it."""
+        self._agent.put(events.Suspended()).result(timeout=ANSWER_S)
 
     def _number(self, name: str, batch: wire.Batch) -> int:
         """The number of a launcher within its gang."""
@@ -129,6 +133,12 @@ def service(launched: Launched, token: str) -> FastAPI:
     async def stop(request: Request) -> Response:
         check(request)
         await run_in_threadpool(launched.stop)
+        return Response(status_code=204)
+
+    @app.post("/v1/suspend")
+    async def suspend(request: Request) -> Response:
+        check(request)
+        await run_in_threadpool(launched.suspend)
         return Response(status_code=204)
 
     @app.post("/v1/trials/{trial}/events")

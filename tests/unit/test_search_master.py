@@ -14,6 +14,7 @@ from themis_agent.agent import events
 from themis_agent.agent.commands import ReleaseGpus
 from themis_agent.app_file import read
 from themis_agent.local.folder import Folder
+from themis_agent.submitting import stopping
 from themis_agent.trial.wire import AgentAddress
 from themis_agent.yarn import main
 from themis_agent.yarn.submission import ARBITER_TOKEN, ArbiterAccess, ContainerSize, Submission
@@ -41,6 +42,7 @@ class Leases:
         self.said.append(command)
 
     def leave(self, wait_s):
+        self.left = True
         return True
 
     def check(self):
@@ -137,10 +139,39 @@ def test_a_user_stops_a_search(yarn):
     page = requests.get(yarn.tracking_url, timeout=10)
     assert "The search goes on: 2 running." in page.text
     assert requests.get(f"{url}/", timeout=10).status_code in (401, 404)
-    token = {"Authorization": f"Bearer {attempt.folder.token()}"}
-    assert requests.post(f"{url}/v1/stop", headers=token, timeout=10).status_code == 204
+    stopping.stop(attempt.folder.root, None, None, for_good=True)
     attempt.join()
     assert yarn.ended[0][1].startswith("stopped by the user; best:")
+
+
+def test_a_search_that_is_stopped_is_resumed_where_it_was(yarn):
+    first = Attempt(yarn, step_s=0.2, max_steps=12)
+    first.until(lambda: len(first.steps()) == 2 and min(map(len, first.steps())) > 3)
+    stopping.stop(first.folder.root, None, None)
+    assert first.join().problem is None
+    assert not yarn.processes
+    ((succeeded, message),) = yarn.ended
+    assert (succeeded, message) == (None, f"suspended; `themis-agent resume {first.folder}` goes on with it")
+    assert first.search._link.left
+    second = Attempt(yarn, 1, before=1, registered_as="app-2", step_s=0.2, max_steps=12).join()
+    assert yarn.ended[1][0] is True
+    assert second.steps() == [list(range(1, 13))] * 2, "every trial has saved a checkpoint of its last step"
+
+
+def test_a_search_that_is_being_suspended_stays_so_when_yarn_starts_its_master_again(yarn):
+    (yarn.folder / "hold").touch()
+    first = Attempt(yarn, step_s=0.05, max_steps=10)
+    first.until(lambda: len(first.steps()) == 2 and min(map(len, first.steps())) > 1)
+    put = first.search._agent.put
+    yarn.attempt = 5
+    put(events.Suspended()).result(10)
+    assert isinstance(first.join().problem, OSError)
+    for container in yarn.processes.values():
+        container.kill()
+        container.wait()
+    second = Attempt(yarn, 6, step_s=0.05, max_steps=10).join()
+    assert second.problem is None
+    assert (yarn.ended[0][0], len(yarn.started)) == (None, 2)
 
 
 def test_a_launcher_that_is_killed_is_started_again_from_its_checkpoint(yarn):
@@ -160,7 +191,21 @@ def test_a_search_whose_commands_fail_says_why(yarn):
     assert attempt.problem is None
     ((succeeded, message),) = yarn.ended
     assert not succeeded
-    assert message == "every trial failed: exit code 1"
+    assert message == "every trial failed: exit code 1: SyntaxError: invalid syntax"
+
+
+def test_a_search_that_failures_stopped_goes_on_in_another_application(yarn):
+    """And not when YARN starts its master again by itself."""
+    command = f"sh -c '[ -e {yarn.folder}/fixed ] && echo step=5 loss={{rate}}'"
+    fields = {"command": command, "trials": 6, "retries": 0}
+    first = Attempt(yarn, **fields).join()
+    assert first.problem is None
+    assert yarn.ended[0][1].startswith("5 of the first 5 trials that ended failed; the last one: exit code 1")
+    (yarn.folder / "fixed").touch()
+    Attempt(yarn, 2, **fields).join()
+    assert yarn.ended[1] == yarn.ended[0]
+    Attempt(yarn, 1, before=2, registered_as="app-2", **fields).join()
+    assert yarn.ended[2][1].startswith("all trials have ended; best: trial-00005")
 
 
 def test_what_a_launcher_reported_to_nobody_counts_when_an_agent_is_back(yarn):

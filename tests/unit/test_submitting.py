@@ -353,6 +353,22 @@ def test_queues_and_pools(world):
     assert world.problems() == ["--queue: required; the arbiter leases GPUs in root.gpu, root.off"]
 
 
+def test_a_wrong_queue_says_nothing_about_the_gpus_of_a_partition(world, capsys):
+    """Which nodes a search may use follows from its queue. Without a queue that is there, all may count."""
+    world.nodes = [{**node("a", 4), "nodeLabels": ["gpu"]}, node("b", 0, vcores=1)]
+    assert world.problems(world.access(queue="root.wrong")) == [
+        "--queue 'root.wrong': the arbiter leases no GPUs there; it does in root.gpu",
+        "--queue 'root.wrong': the ResourceManager has no such queue",
+    ]
+    assert client.checked(world.app(), world.home, world.access(arbiter=None)) is None
+    (found,) = world.problems(world.access(arbiter="http://127.0.0.1:1"))
+    assert "no node" not in found
+    found = world.problems(world.access(arbiter=None), gpus_per_trial={"min": 8, "max": 8}, memory_mb=64)
+    assert found == ["gpus_per_trial.min 8: all nodes together have 4 GPUs"]
+    (found,) = world.problems()
+    assert found == f"ResourceManager {world.rm.url}: no node without a label has GPUs (yarn.io/gpu), which trials need"
+
+
 def test_an_absent_cluster_and_an_absent_arbiter_are_one_line_each(world):
     access = world.access(rm="http://127.0.0.1:1", arbiter="http://127.0.0.1:1")
     manager, arbiter = world.problems(access)
@@ -384,9 +400,45 @@ def test_a_store_that_refuses_is_one_line(world, monkeypatch):
 
 def test_a_name_that_is_taken_is_refused_and_kept(world):
     search = world.submit()
-    with pytest.raises(SubmissionError, match="is not empty; give another name, or `themis-agent resume"):
+    with pytest.raises(SubmissionError) as refused:
         world.submit()
+    assert refused.value.problems == [
+        f"name 'digits': {search.folder} holds this search already; `themis-agent resume {search.folder}` goes on with"
+        " that, --replace (from a program, replace=True) removes it, and another name, such as digits-2, keeps both"
+    ]
+    with pytest.raises(SubmissionError, match=r"holds a search with another max_steps \(9, now 27\);"):
+        world.submit(max_steps=27)
     assert submission.read(search.folder).yarn_app == YARN_APP
+
+
+def test_a_folder_of_something_else_is_neither_taken_nor_replaced(world):
+    mine = world.store / "digits" / "thesis.tex"
+    mine.parent.mkdir()
+    mine.write_text("")
+    for replaces in (False, True):
+        with pytest.raises(SubmissionError, match="is not empty, and holds no search; give another name"):
+            client.submit(world.app(), world.home, world.access(), print, replaces)
+    assert mine.exists()
+
+
+def test_a_search_that_has_ended_is_replaced(world):
+    search = world.submit()
+    (search.folder / "checkpoints" / "old").touch()
+    with pytest.raises(SubmissionError, match=f"{YARN_APP} still runs its search"):
+        client.submit(world.app(max_steps=27), world.home, world.access(), print, True)
+    world.apps[YARN_APP] = "KILLED"
+    before = sorted(search.folder.rglob("*"))
+    world.refuse = {("POST", "/v1/apps")}
+    with pytest.raises(ReportedError, match="refused here"):
+        client.submit(world.app(max_steps=27), world.home, world.access(), print, True)
+    assert sorted(search.folder.rglob("*")) == before, "the earlier search is there as before"
+    assert recent.folder_of(YARN_APP) == search.folder
+    world.refuse, world.apps[YARN_APP] = set(), "KILLED"
+    again = client.submit(world.app(max_steps=27), world.home, world.access(), print, True)
+    assert Folder(again.folder).load()[0].max_steps == 27
+    assert not (again.folder / "checkpoints" / "old").exists()
+    assert [one.name for one in world.store.iterdir() if "digits" in one.name] == ["digits"]
+    assert recent.folder_of(YARN_APP) == search.folder
 
 
 def test_a_name_that_another_submission_takes_meanwhile_stays_its_own(world):
@@ -498,6 +550,35 @@ def test_a_search_that_has_ended_does_not_go_on(world):
     assert search.wait(5).reason == search.best().reason
 
 
+def test_a_search_that_failures_stopped_goes_on(world):
+    """It ended as most of its first trials failed; later, when all others have ended, the failed are tried again."""
+    search = world.submit(algorithm="plain", trials=6, retries=0)
+    world.apps[YARN_APP] = "FINISHED"
+
+    def ended(*happened):
+        agent = LiveAgent(RecordFile(Folder(search.folder).journal), lambda command: None)
+        *_, last = agent.put_all(happened)
+        agent.run(lambda state: last.done() and state.finished)
+        agent.close()
+
+    app, _ = Folder(search.folder).load()
+    gpus = tuple(events.Gpu(f"m/{number}", "m", "m", "") for number in range(6))
+    trials = [f"trial-{number:05}" for number in range(6)]
+    sampled = [events.Sampled(name, "{}") for name in trials]
+    failed = [events.LauncherEnded(name, 1, 1, ("no data",)) for name in trials[:5]]
+    stopped = events.LauncherEnded(trials[5], 1, None)
+    ended(events.Begun(app.settings()), events.Granted("l", gpus), *sampled, *failed, stopped)
+    client.resume(search.folder, world.access(), print)
+    assert not submission.read(search.folder).retry_failed
+    world.apps[YARN_APP] = "FINISHED"
+    last = events.Reported(trials[5], 2, 9.0, 0.5), events.LauncherEnded(trials[5], 2, 0)
+    ended(events.Restarted(reopens=True), *last)
+    with pytest.raises(SubmissionError, match="has ended: all trials have ended; --retry-failed tries those again"):
+        client.resume(search.folder, world.access(), print)
+    client.resume(search.folder, world.access(), print, retry_failed=True)
+    assert submission.read(search.folder).retry_failed
+
+
 def test_the_handle(world):
     search = world.submit()
     assert (search.status().state, search.status().gpus) == ("ACCEPTED", 3)
@@ -544,11 +625,17 @@ def test_stop_asks_the_agent_with_the_token_of_the_folder(world, capsys):
     agent = WebServer(lambda one: asked.append((one.method, one.path, one.token)) or reply({}, 204))
     Folder(search.folder).publish(agent.url, 1)
     world.apps[YARN_APP], world.master = "RUNNING", agent.url.removeprefix("http://")
-    for words in ((YARN_APP,), (search.folder,)):
+    for words in ((YARN_APP,), (search.folder,), (YARN_APP, "--for-good")):
         assert command("stop", *words) == 0
     agent.close()
-    assert asked == [("POST", "/v1/stop", f"Bearer {token}")] * 2
-    capsys.readouterr()
+    bearer = f"Bearer {token}"
+    assert asked == [("POST", f"/v1/{what}", bearer) for what in ("suspend", "suspend", "stop")]
+    assert capsys.readouterr().out.splitlines() == [
+        f"{YARN_APP} is being suspended: its trials save checkpoints; go on with: themis-agent resume {search.folder}",
+        f"{search.folder} is being suspended: its trials save checkpoints; go on with: themis-agent resume"
+        f" {search.folder}",
+        f"{YARN_APP} is stopping for good: its trials save checkpoints",
+    ]
     assert command("stop", search.folder) == 1
     assert "does not answer; use --kill" in capsys.readouterr().err
     assert command("stop", "--kill", YARN_APP) == 0
@@ -603,6 +690,10 @@ def test_an_application_that_yarn_does_not_know_is_not_killed(world, capsys):
     [
         (("application_1_1",), "was not submitted from here; give its folder, or --kill and --rm URL"),
         (("application_1_1", "--kill"), "--rm None: required with --kill"),
+        (
+            ("application_1_1", "--kill", "--for-good"),
+            "--for-good True: not with --kill",
+        ),
         (("EMPTY",), "holds no search that has begun"),
         (("EMPTY", "--kill"), "holds no search that was submitted"),
     ],

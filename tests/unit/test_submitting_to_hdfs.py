@@ -105,8 +105,23 @@ def test_a_store_that_cannot_be_written_is_found_before(world, hdfs):  # noqa: F
 
 def test_a_name_is_taken_once(world, hdfs):  # noqa: F811
     submit(world, hdfs)
-    with pytest.raises(SubmissionError, match=r"name 'digits': webhdfs://.*/searches/digits is not empty"):
+    with pytest.raises(SubmissionError, match=r"name 'digits': webhdfs://.*/searches/digits holds this search already"):
         submit(world, hdfs)
+
+
+def test_a_search_that_has_ended_is_replaced(world, hdfs):  # noqa: F811
+    search = submit(world, hdfs)
+    begun(search)
+    world.apps[YARN_APP] = "KILLED"
+    app = world.app(checkpoint=f"{hdfs.url}/searches", max_steps=27)
+    world.refuse = {("POST", "/v1/apps")}
+    with pytest.raises(Exception, match="refused here"):
+        client.submit(app, world.home, world.access(), print, True)
+    assert folder_at(search.place).state() is not None, "the earlier search is there as before"
+    world.refuse, world.apps[YARN_APP] = set(), "KILLED"
+    again = client.submit(app, world.home, world.access(), print, True)
+    assert folder_at(again.place).load()[0].max_steps == 27
+    assert not [path for path in hdfs.nodes if "replaced" in path or "digits/journal/" in path]
 
 
 @pytest.mark.parametrize("refused", [("POST", "/apps"), ("POST", "/apps/new-application")])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agent_world import FIRST, PLAIN, SECOND, Search, gpus
+from tests.agent_world import CODEC, FIRST, PLAIN, SECOND, Search, gpus
 from themis_agent.agent import events, searching
 from themis_agent.agent.commands import (
     Finish,
@@ -85,7 +85,26 @@ def test_a_crash_is_retried_then_it_is_a_failure():
     assert (again.trial, again.epoch) == (FIRST, 2)
     assert search.end(FIRST, -11, ("bad",)) == ()
     trial = search.state.trials[FIRST]
-    assert (trial.fate, trial.error, trial.last_lines) == ("failed", "killed by signal 11, 2 times", ("bad",))
+    assert (trial.fate, trial.error, trial.last_lines) == ("failed", "killed by signal 11, 2 times: bad", ("bad",))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ((), "exit code 1"),
+        (("epoch 1", "bash: python4: command not found", ""), "exit code 1: bash: python4: command not found"),
+        (
+            ("Traceback (most recent call last):", "torch.OutOfMemoryError: no", "  x", "wandb: synced"),
+            "exit code 1: torch.OutOfMemoryError: no",
+        ),
+        (("ValueError: first", "During handling:", "KeyError: 'x'"), "exit code 1: KeyError: 'x'"),
+        (("x" * 1000,), f"exit code 1: {'x' * 300}"),
+    ],
+)
+def test_the_reason_of_a_failure_has_what_the_command_said_last(lines, said):
+    search = Search(replace(PLAIN, retries=0))
+    search.end(FIRST, 1, lines)
+    assert search.state.trials[FIRST].error == said
 
 
 def test_a_lost_launcher_is_no_crash():
@@ -105,6 +124,194 @@ def test_half_of_the_first_ten_failing_stops_the_search():
     for number in range(20):
         search.end(f"trial-{number:05}", None)
     assert search.of(Finish)[0].succeeded is False
+
+
+HYPERBAND = Settings("hyperband", trials=143, max_steps=81, eta=3, retries=0, rules=2)
+
+
+def test_the_first_ten_that_end_count_whatever_their_numbers():
+    """A command that fails in every trial: the search stops when five have, whichever bracket starts first."""
+    search = Search(HYPERBAND, held=2)
+    for ended in range(5):
+        assert search.state.outcome is None, ended
+        trial, _ = next(iter(search.state.attempts))
+        search.end(trial.id, 1)
+    assert search.state.outcome.reason == "5 of the first 5 trials that ended failed; the last one: exit code 1"
+    assert (search.state.outcome.succeeded, len(search.of(StartTrial))) == (False, 6)
+
+
+def failed_early(settings, held=5):
+    """A search that has stopped as the first five trials failed."""
+    search = Search(settings, held)
+    while search.state.outcome is None:
+        trial, _ = next(iter(search.state.attempts))
+        search.end(trial.id, 1)
+    for trial, _ in list(search.state.attempts):
+        search.end(trial.id, None)
+    assert search.state.finished
+    return search
+
+
+def train_all(search, loss=0.5):
+    """Every trial reaches its end."""
+    while not search.state.finished:
+        trial, _ = next(iter(search.state.attempts))
+        search.report(trial.id, trial.until, loss)
+        search.end(trial.id)
+
+
+def test_a_search_that_too_many_failures_stopped_goes_on_with_what_is_left():
+    search = failed_early(Settings("plain", trials=20, max_steps=3, retries=0, rules=2))
+    assert search.fates() == [*["failed"] * 5, *["stopped"] * 15]
+    search.take(events.Restarted(reopens=True))
+    assert (search.state.outcome, search.fates()) == (None, [*["failed"] * 5, *["training"] * 15])
+    for _ in range(5):
+        trial, _ = next(iter(search.state.attempts))
+        search.end(trial.id, 1)
+    assert search.state.outcome is None, "its user goes on although many fail"
+    train_all(search)
+    assert search.state.outcome.reason == "all trials have ended"
+    assert search.fates().count("complete") == 10
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings("hyperband", trials=17, max_steps=10, eta=3, retries=0, rules=2),
+        Settings("successive_halving", trials=9, max_steps=9, retries=0, rules=2),
+        Settings("curve_stopping", trials=9, max_steps=9, retries=0, rules=2),
+        Settings("plain", trials=9, max_steps=9, retries=0, rules=2),
+    ],
+    ids=lambda one: f"{one.algorithm} {one.trials}",
+)
+def test_failed_trials_are_tried_again(settings):
+    search = failed_early(settings)
+    search.take(events.Restarted(reopens=True, retry_failed=True))
+    assert "failed" not in search.fates()
+    train_all(search)
+    assert not {"failed", "stopped"} & set(search.fates())
+    whole = Search(settings, held=5)
+    train_all(whole)
+    assert search.fates().count("complete") == whole.fates().count("complete")
+
+
+def test_too_many_failures_stop_a_search_again_whose_failed_trials_are_tried_again():
+    search = failed_early(HYPERBAND)
+    search.take(events.Restarted(reopens=True, retry_failed=True))
+    for _ in range(5):
+        trial, _ = next(iter(search.state.attempts))
+        search.end(trial.id, 1)
+    assert search.state.outcome is not None
+
+
+def test_a_trial_that_is_tried_again_alone_passes_every_rung():
+    search = Search(Settings("successive_halving", trials=3, max_steps=9, eta=3, retries=0, rules=2), held=3)
+    search.end(FIRST, 1)
+    for name in (SECOND, "trial-00002"):
+        search.report(name, 3, 0.5)
+        search.end(name, None)
+    search.report(SECOND, 9, 0.5)
+    search.end(SECOND, None)
+    assert (search.state.finished, search.fates()) == (True, ["failed", "complete", "pruned"])
+    (start,) = search.take(events.Restarted(reopens=True, retry_failed=True))
+    assert (start.trial, search.state.trials[FIRST].until) == (FIRST, 3)
+    search.report(FIRST, 3, 0.25)
+    search.end(FIRST, None)
+    search.report(FIRST, 9, 0.1)
+    search.end(FIRST)
+    assert search.state.best.id == FIRST
+    assert search.fates() == ["complete", "complete", "pruned"]
+
+
+def test_a_trial_that_is_tried_again_joins_the_rung_of_those_that_run():
+    search = Search(Settings("successive_halving", trials=9, max_steps=9, eta=3, retries=0, rules=2), held=9)
+    search.end(FIRST, 1)
+    for number in range(1, 9):
+        search.report(f"trial-0000{number}", 1, number)
+    assert search.fates() == ["failed", *["training"] * 3, *["pruned"] * 5]
+    search.take(events.Suspended())
+    search.take(events.Restarted(reopens=True, retry_failed=True))
+    trial = search.state.trials[FIRST]
+    assert (trial.fate, trial.rung, trial.until, trial.error, trial.crashes) == ("training", 1, 3, "", 0)
+    train_all(search)
+    assert search.fates().count("complete") == 1
+
+
+@pytest.mark.parametrize("retry_failed", [False, True])
+def test_a_search_that_has_ended_for_another_reason_does_not_go_on(retry_failed):
+    search = Search(replace(PLAIN, retries=0, rules=2))
+    search.end(FIRST, 1)
+    search.take(events.StopRequested())
+    search.end(SECOND, None)
+    (finish,) = search.take(events.Restarted(reopens=True, retry_failed=retry_failed))
+    assert finish.reason == "stopped by the user"
+    ended = Search(replace(PLAIN, rules=2))
+    train_all(ended)
+    (finish,) = ended.take(events.Restarted(reopens=True, retry_failed=retry_failed))
+    assert finish.reason == "all trials have ended"
+
+
+def test_a_paused_trial_of_a_stopped_search_still_waits_for_its_rung():
+    search = Search(Settings("successive_halving", trials=27, max_steps=27, eta=3, retries=0, rules=2), held=27)
+    search.report("trial-00026", 1, 0.5)
+    for number in range(5):
+        search.end(f"trial-{number:05}", 1)
+    for trial, _ in list(search.state.attempts):
+        search.end(trial.id, None)
+    search.take(events.Restarted(reopens=True))
+    assert search.state.trials["trial-00026"].fate == "paused"
+    train_all(search)
+    assert search.state.outcome.reason == "all trials have ended"
+
+
+def test_failures_after_ten_trials_have_ended_stop_no_search():
+    search = Search(Settings("plain", trials=30, max_steps=3, retries=0, rules=2), held=30)
+    for number in range(4):
+        search.end(f"trial-{number:05}", 1)
+    for number in range(4, 10):
+        search.report(f"trial-{number:05}", 3, 0.5)
+    for number in range(10, 20):
+        search.end(f"trial-{number:05}", 1)
+    assert search.state.outcome is None
+
+
+def test_the_first_trials_run_first_with_the_most_steps():
+    """Those that are enqueued."""
+    search = Search(HYPERBAND, held=7)
+    assert sorted(one.trial for one in search.of(StartTrial)) == [f"trial-{number:05}" for number in range(7)]
+    assert Search(HYPERBAND, held=1).of(StartTrial)[0].trial == FIRST
+    budgets = [search.state.trials[f"trial-{number:05}"].until for number in range(143)]
+    assert budgets == [81] * 5 + [27] * 8 + [9] * 15 + [3] * 34 + [1] * 81
+    assert [search.state.trials[one].bracket for one in (FIRST, "trial-00005", "trial-00142")] == [4, 3, 0]
+
+
+def test_hyperband_trains_as_many_steps_as_planned():
+    search = Search(Settings("hyperband", trials=17, max_steps=10, eta=3, rules=2), held=17)
+    executed = 0
+    while not search.state.finished:
+        for trial, _ in list(search.state.attempts):
+            if trial.fate == "training":
+                executed += 1
+                search.report(trial.id, trial.step + 1, trial.number)
+            if search.state.trials[trial.id].is_stopping:
+                search.end(trial.id, None)
+    assert executed == 86
+
+
+def test_searches_of_earlier_versions_go_on_by_their_own_rules():
+    earlier = Search(replace(HYPERBAND, rules=1), held=1)
+    assert earlier.state.trials[FIRST].until == 1
+    stopped = failed_early(Settings("plain", trials=20, max_steps=3, retries=0))
+    assert stopped.state.outcome.reason.startswith("5 of the first 10 trials failed")
+    stopped.take(events.Restarted(reopens=True))
+    stopped.end("trial-00005", 1)
+    assert stopped.state.outcome is None
+    curves = Settings("curve_stopping", trials=2, max_steps=100)
+    assert Search(curves).state.search.frontier is None
+    assert Search(replace(curves, rules=2)).state.search.frontier == ()
+    assert CODEC.read({"type": "event/Begun", "settings": {"algorithm": "plain", "trials": 1, "max_steps": 1}}) == (
+        events.Begun(Settings("plain", trials=1, max_steps=1, rules=1))
+    )
 
 
 def test_reports_of_an_earlier_epoch_are_ignored():
@@ -251,8 +458,23 @@ def test_after_a_restart_lost_trials_start_again_and_running_ones_go_on():
 def test_a_suspended_search_starts_nothing_until_it_is_restarted():
     search = Search()
     assert {stop.reason for stop in search.take(events.Suspended())} == {"suspended"}
+    assert rows_of_two_more(search, (("m1", 2),)) == [], "it bids for nothing"
     assert search.end(FIRST, None) == search.end(SECOND, None) == ()
     assert len(search.take(events.Restarted())) == 2
+
+
+def test_a_suspended_search_on_yarn_stays_so_until_it_is_submitted_again():
+    """Its master is killed while it waits for trials to save checkpoints, and started again by YARN."""
+    search = Search()
+    search.take(events.Restarted((events.Running(FIRST, 1), events.Running(SECOND, 1)), registered_as="app-1"))
+    search.take(events.Granted("lease-2", gpus("m2", 2), 100.0))
+    started = len(search.of(StartTrial))
+    search.take(events.Suspended())
+    search.take(events.Restarted((), registered_as="app-1"))
+    assert (search.state.suspended, len(search.of(StartTrial))) == (True, started)
+    search.take(events.Restarted((), registered_as="app-2"))
+    search.take(events.Granted("lease-3", gpus("m3", 2), 100.0))
+    assert (search.state.suspended, len(search.of(StartTrial))) == (False, started + 2)
 
 
 def test_nothing_starts_while_the_arbiter_does_not_know_the_search():

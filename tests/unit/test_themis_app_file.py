@@ -1,11 +1,15 @@
 """The file of a search: every invalid field is named, all at once, with what would be right."""
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
-from themis_agent.app_file import AppFile, Environment, read
-from themis_agent.validation import gpu_time
+from themis_agent.app_file import AppFile, Environment, load, read
+from themis_agent.cli import cli
+from themis_agent.launching import command_line
+from themis_agent.validation import gpu_hours, gpu_time, plan, warnings
+from yarn_plugin import console
 from yarn_plugin.toml_files import FileError
 
 GOOD = """
@@ -83,6 +87,18 @@ WRONG = [
         {"space": SPACE | {"b": {"type": "int", "low": 1, "high": 2, "when": {"b": 1}}}},
         "depends on itself",
     ),
+    ({"command": "x '{lr}"}, 'command "x \'{lr}": No closing quotation; words are split as by a shell'),
+    ({"command": "'' x"}, "command \"'' x\": must name a program"),
+    ({"command": "x '{\"lr\": 1}'"}, "write braces that are not a parameter twice: {{ and }}"),
+    ({"command": "x --n={layers.bits}"}, "{layers.bits} is not in [space]"),
+    ({"command": "x --n={lr:d}"}, "command 'x --n={lr:d}': '--n={lr:d}' cannot be filled in: Unknown format code 'd'"),
+    ({"command": "x --n={lr:{width}}"}, "{width} is not in [space]; it has layers"),
+    ({"command": "{momentum} x"}, "command '{momentum} x': the program must not depend on momentum, which some trials"),
+    ({"enqueue": [{"lr": 1}] * 50}, "enqueue: 50 trials, but the search has 49; leave some out"),
+    (
+        {"enqueue": [{"lr": 1}] * 3, "algorithm": "plain", "trials": 2},
+        "enqueue: 3 trials, but the search has 2; raise trials",
+    ),
     ({"enqueue": [{"lr": 2}]}, "enqueue #1.lr 2: must be a number from 0.0001 to 1.0"),
     ({"enqueue": [{"width": 2}]}, "enqueue #1.width 2: not in [space]"),
     ({"enqueue": [{"optimizer": "lion"}]}, "enqueue #1.optimizer 'lion': must be one of 'sgd', 'adam'"),
@@ -124,3 +140,73 @@ def test_all_problems_are_reported_at_once():
         loaded(max_steps=0, direction="up", algorithm="plain", enqueue=[{"width": 1}])
     for problem in ("max_steps 0", "direction 'up'", "trials: required", "enqueue #1.width"):
         assert problem in str(refused.value)
+
+
+def test_more_enqueued_trials_than_trials_are_refused():
+    with pytest.raises(FileError, match="enqueue: 3 trials, but the search has 2; raise trials"):
+        load(Path(__file__).parents[1] / "data" / "searches" / "enq" / "app.toml")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("python -c 'print(1, {lr})' --note=\"a  b\"", ["python", "-c", "print(1, 0.5)", "--note=a  b"]),
+        ("sh -c 'x  \"$1\"' y\\ z", ["sh", "-c", 'x  "$1"', "y z"]),
+        ("x '{{\"lr\": {lr}}}' {{}}", ["x", '{"lr": 0.5}', "{}"]),
+        (["x", "a b", "'{lr:.2f}'"], ["x", "a b", "'0.50'"]),
+        ("x ''", ["x", ""]),
+        ("x # {lr}", ["x", "#", "0.5"]),
+    ],
+)
+def test_a_command_is_split_as_by_a_shell_and_braces_can_be_written(command, words):
+    assert command_line(loaded(command=command), {"lr": 0.5, "layers": 2, "optimizer": "adam"}, "python") == words
+
+
+@pytest.mark.parametrize(
+    ("command", "warned"),
+    [
+        (["x", "--m", "{momentum}"], True),
+        ("x --m {momentum}", True),
+        ("x --m={momentum} {momentum}", False),
+        ("x --m={momentum} -v --lr {lr}", False),
+        ("x -m {lr}-{momentum}", True),
+    ],
+)
+def test_an_option_without_its_value_is_warned_about(command, warned):
+    found = list(warnings(loaded(command=command)))
+    assert len(found) == warned
+    if warned:
+        assert "is left out of trials without momentum, and the word before it stays: write " in found[0]
+
+
+def test_what_is_validated_is_what_is_run():
+    """Rungs end at whole steps: trials report those alone."""
+    app = loaded(max_steps=10, step_s=3600)
+    ends = [(one.bracket, one.trials, one.until, one.steps) for one in plan(app)]
+    assert ends == [
+        (0, 9, 2, 18),
+        (0, 3, 4, 6),
+        (0, 1, 10, 6),
+        (1, 5, 4, 20),
+        (1, 1, 10, 6),
+        (2, 3, 10, 30),
+    ]
+    assert gpu_hours(app) == 86
+    halving = loaded(max_steps=10, algorithm="successive_halving", trials=9)
+    assert [one.until for one in plan(halving)] == [2, 4, 10]
+
+
+def test_validate_warns_and_shows_what_will_be_run(tmp_path, capsys):
+    (tmp_path / "app.toml").write_text(GOOD.replace("--momentum=", "--momentum ").replace("27", "10\nstep_s = 3600"))
+    assert console.run(cli, "themis-agent", ["validate", str(tmp_path / "app.toml")]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.startswith("warning: command: '{momentum}' is left out of trials without momentum")
+    assert "digits: 17 trials, at most 86 steps, 86 GPU hours" in printed.out
+
+
+def test_the_patience_of_curve_stopping_is_half_of_the_steps_by_default():
+    curves = {"algorithm": "curve_stopping", "trials": 2}
+    assert loaded(**curves).settings().patience == 14
+    assert loaded(**curves, patience=0).settings().patience == 0
+    assert loaded().patience == 0
+    assert loaded(**loaded(**curves, patience=0).model_dump()).patience == 0

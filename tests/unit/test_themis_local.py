@@ -19,10 +19,12 @@ import requests
 import themis_agent
 from tests import html_checks
 from themis_agent.agent.tags import TAGS
+from themis_agent.app_file import read
 from themis_agent.cli import cli
 from themis_agent.launching import LAUNCHER
 from themis_agent.live import MACHINE
-from themis_agent.local import driver
+from themis_agent.local import driver, replacing
+from themis_agent.local.folder import Folder
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.records import read_records
@@ -155,10 +157,81 @@ def test_a_search_runs_from_a_program(tmp_path, capsys):
     )
     assert (result.succeeded, result.metric) == (True, loss(0.5, 2))
     assert "trial-00000 complete at step 2" in capsys.readouterr().err
-    with pytest.raises(BadInputError, match="holds another search"):
+    with pytest.raises(BadInputError, match=r"holds a search with another command .*; --replace removes that one"):
         themis_agent.run("other", space=SPACE, max_steps=1, state=tmp_path / "state")
     with pytest.raises(FileError, match="max_steps 0: must be at least 1"):
         themis_agent.run("other", space=SPACE, max_steps=0)
+
+
+def edited(folder, steps, **more):
+    """A cell of a notebook that is run again with other numbers."""
+    return themis_agent.run(
+        f"python {SCRIPT} --rate={{rate}}",
+        space={"rate": {"type": "float", "low": 0.1, "high": 0.5}},
+        algorithm="plain",
+        trials=1,
+        max_steps=steps,
+        gpus=1,
+        directory=folder,
+        state=folder / "s.themis",
+        **more,
+    )
+
+
+def test_a_folder_of_an_earlier_version_keeps_its_command_and_a_message_no_password(tmp_path):
+    """It was split at blanks; fields that are new have their defaults."""
+    fields = {"name": "s", "command": "sh -c 'x {rate}'", "space": SPACE, "algorithm": "plain", "trials": 1}
+    app = read({**fields, "max_steps": 1, "environment": {"env": {"KEY": "secret"}}}, "app")
+    folder = Folder(tmp_path / "earlier")
+    folder.begin(app, tmp_path)
+    replacing.check_same(folder, app, tmp_path)
+    written = json.loads((folder.root / "app.json").read_text())
+    written["app"] |= {"command": "sh -c 'x {rate}'"}
+    del written["app"]["sampler"]
+    (folder.root / "app.json").write_text(json.dumps(written))
+    assert folder.load()[0].words == ("sh", "-c", "'x", "{rate}'")
+    replacing.check_same(folder, app.model_copy(update={"command": ["sh", "-c", "'x", "{rate}'"]}), tmp_path)
+    other = read({**fields, "max_steps": 1, "environment": {"env": {"KEY": "other"}}}, "app")
+    with pytest.raises(BadInputError) as refused:
+        replacing.check_same(folder, other, tmp_path / "elsewhere")
+    assert "another command (['sh', '-c', \"'x\", \"{rate}'\"], now ['sh'" in str(refused.value)
+    assert "environment.env.KEY; --replace" in str(refused.value)
+
+
+@pytest.mark.parametrize("where", ["in its folder", "in a store"])
+def test_a_search_that_was_changed_replaces_the_earlier_one_or_is_kept_beside_it(tmp_path, where):
+    store = tmp_path / "store"
+    store.mkdir()
+    more = {"checkpoint": store.as_uri()} if where == "in a store" else {}
+    assert edited(tmp_path, 2, **more).step == 2
+    (tmp_path / "s.themis" / "notes.txt").write_text("my own")
+    with pytest.raises(BadInputError) as refused:
+        edited(tmp_path, 3, eta=4, **more)
+    assert str(refused.value) == (
+        f"--state '{tmp_path}/s.themis': holds a search with another max_steps (2, now 3) and eta (3, now 4); "
+        "--replace removes that one, and --state s-2.themis keeps both (from a program: replace=True, or another state)"
+    )
+    result = edited(tmp_path, 3, eta=4, replace=True, **more)
+    assert (result.step, result.best) == (3, "trial-00000")
+    assert (tmp_path / "s.themis" / "notes.txt").exists(), "nothing but the search is removed"
+    starts = list((tmp_path / "s.themis" / "trials").glob("*/epoch-*"))
+    assert [one.name for one in starts] == ["epoch-1"]
+    assert edited(tmp_path, 3, eta=4, **more) == result
+
+
+def test_a_search_that_runs_is_not_replaced(tmp_path):
+    write_app(tmp_path, step_s=10)
+    agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--state", "state")
+    until(lambda: len(launchers(tmp_path)) == 2 * 3)
+    again = start(tmp_path, "run", "--local", "app.toml", "--state", "state", "--replace")
+    assert "its search runs; `themis-agent stop DIR` suspends it" in again.communicate(timeout=60)[0]
+    agent.kill()
+    agent.communicate()
+    # Its launchers go on without it; they end before others begin.
+    left = launchers(tmp_path)
+    write_app(tmp_path)
+    finish(start(tmp_path, "run", "--local", "app.toml", "--state", "state", "--replace"))
+    assert not [one for one in left if one.is_running()]
 
 
 def test_a_search_goes_on_with_the_gpus_that_it_began_with(tmp_path, monkeypatch, capsys):
@@ -216,6 +289,31 @@ def test_a_trial_that_fails_shows_the_end_of_its_log(tmp_path):
     assert agent.returncode == 1
     assert "every trial failed: exit code 2, 2 times" in said
     assert "missing.py" in said
+
+
+def test_a_search_that_failures_stopped_is_resumed_with_what_is_left_and_with_the_failed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "train.sh").write_text(
+        '[ -e fixed ] || { echo "loading"; echo "no data: $1" >&2; exit 3; }\necho "step=1 loss=$1"\n'
+    )
+    (tmp_path / "app.toml").write_text(
+        'name = "failing"\ncommand = "sh train.sh {x}"\nalgorithm = "plain"\ntrials = 7\nmax_steps = 1\n'
+        'retries = 0\n[space]\nx = { type = "int", low = 1, high = 2 }\n'
+    )
+    monkeypatch.chdir(tmp_path)
+
+    def said(code, *words):
+        assert console.run(cli, "themis-agent", words) == code
+        return capsys.readouterr().out
+
+    stopped = said(1, "run", "--local", "app.toml", "--gpus", "1", "--state", "state")
+    assert stopped.startswith("5 of the first 5 trials that ended failed; the last one: exit code 3: no data: ")
+    (tmp_path / "fixed").touch()
+    left = said(0, "resume", "state")
+    assert left.startswith("all trials have ended\n5 trials failed\nbest: trial-0000")
+    again = said(0, "resume", "state", "--retry-failed")
+    assert again.startswith("all trials have ended\nbest: trial-0000")
+    assert "trial-00000 is tried again" in said(0, "why", "state", "0")
+    assert "goes on, although it was over: 5 of the first 5 trials" in said(0, "why", "state")
 
 
 def test_a_search_can_be_watched_while_it_runs(tmp_path, monkeypatch, capsys):
@@ -302,7 +400,7 @@ def test_a_trial_that_ignores_sigterm_is_killed_and_what_it_loses_is_shown(tmp_p
     assert console.run(cli, "themis-agent", ["why", "state", "0"]) == 0
     shown = capsys.readouterr().out
     assert f"ignored SIGTERM and was killed after the grace period; steps 2 to {lost + 1} are lost" in shown
-    assert "No agent runs this search" in shown
+    assert "The search is suspended" in shown
 
 
 def test_searches_do_not_share_a_store(tmp_path):

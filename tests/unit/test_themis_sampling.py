@@ -96,7 +96,7 @@ def test_a_storage_that_is_away_delays_the_mirror_and_loses_nothing(tmp_path, mo
         (tmp_path / "away").mkdir()
         search.train("trial-00001", [float("nan")])
         assert mirror.close(30.0)
-    assert "the search goes on, and is written there later" in caplog.text
+    assert "the search goes on; writing is tried again until it ends" in caplog.text
     study = optuna.load_study(study_name="s", storage=storage)
     complete, failed = study.trials
     assert (complete.state.name, complete.value, complete.intermediate_values) == ("COMPLETE", 0.25, {1: 0.5, 2: 0.25})
@@ -112,3 +112,60 @@ def test_a_storage_that_is_away_delays_the_mirror_and_loses_nothing(tmp_path, mo
     found = [(one.user_attrs["themis_search"], one.value) for one in study.get_trials()]
     assert found[:2] == [("first", 0.25), ("first", None)]
     assert ("second", 0.125) in found[2:]
+
+
+def mirrored(storage, file, search, metrics=(0.5,)):
+    """The study that a search of one trial is written into."""
+    mirror = StudyMirror(storage, file, search)
+    Search(file, mirror).train("trial-00000", metrics)
+    assert mirror.close(30.0)
+    return mirror.study_name
+
+
+OTHERS = {
+    "direction": {"direction": "maximize"},
+    "choices": {"space": {**APP["space"], "optimizer": {"type": "categorical", "choices": ["adam", "sgd", "lion"]}}},
+    "bounds": {"space": {**APP["space"], "layers": {"type": "int", "low": 1, "high": 5}}},
+    "scale": {"space": {**APP["space"], "rate": {"type": "float", "low": 1e-4, "high": 1.0}}},
+    "type": {"space": {**APP["space"], "layers": {"type": "float", "low": 1, "high": 4}}},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_search_of_another_kind_has_a_study_of_its_own(tmp_path, caplog, other):
+    storage = f"sqlite:///{tmp_path}/study.db"
+    first, changed = app(trials=2), app(trials=2, **OTHERS[other])
+    assert mirrored(storage, first, "first") == "s"
+    with caplog.at_level(logging.WARNING):
+        assert mirrored(storage, changed, "second") == "s-2"
+    assert "storage: written into the study s-2, as that called s has another " in caplog.text
+    assert mirrored(storage, first, "third") == "s"
+    assert mirrored(storage, changed, "fourth") == "s-2"
+    studies = {name: optuna.load_study(study_name=name, storage=storage) for name in ("s", "s-2")}
+    assert studies["s-2"].direction.name.lower() == changed.direction
+    assert {name: len(study.trials) for name, study in studies.items()} == {"s": 2, "s-2": 2}
+
+
+def test_a_search_goes_on_in_its_own_study_when_it_is_resumed(tmp_path):
+    storage, changed = f"sqlite:///{tmp_path}/study.db", app(trials=2, direction="maximize")
+    mirrored(storage, app(trials=2), "first")
+    mirrored(storage, changed, "second", [0.5])
+    assert mirrored(storage, changed, "second", [0.5]) == "s-2"
+    assert len(optuna.load_study(study_name="s-2", storage=storage).trials) == 1
+
+
+def test_a_failed_trial_that_is_tried_again_is_another_one_of_the_study(tmp_path):
+    storage, file = f"sqlite:///{tmp_path}/study.db", app(trials=1, retries=0)
+    mirror = StudyMirror(storage, file, "first")
+    search = Search(file, mirror)
+    search.take(events.Sampled("trial-00000", '{"rate": 0.5, "optimizer": "adam", "layers": 2}'))
+    search.take(events.LauncherEnded("trial-00000", 1, 1, ("no data",)))
+    assert mirror.close(30.0)
+    mirror = StudyMirror(storage, file, "first")
+    search.mirror = mirror
+    search.take(events.Restarted(reopens=True, retry_failed=True))
+    search.take(events.Reported("trial-00000", 2, 2.0, 0.25))
+    search.take(events.LauncherEnded("trial-00000", 2, 0))
+    assert mirror.close(30.0)
+    found = [(one.state.name, one.value) for one in optuna.load_study(study_name="s", storage=storage).trials]
+    assert found == [("FAIL", None), ("COMPLETE", 0.25)]

@@ -217,24 +217,78 @@ def test_a_trial_that_cannot_catch_up_is_stopped():
     search = curve_stopping(trials(2, iterations=1000))
     search, found = run_curve(search, "t00", power_curve(0.1, 1.0, 1.0, 50))
     assert found == []
-    search, found = run_curve(search, "t01", power_curve(0.6, 1.0, 1.0, 50))
-    assert found == [(3.0, Decision("t01", "stop"))]
+    search, found = run_curve(search, "t01", power_curve(0.6, 1.0, 1.0, 100))
+    # With 941 iterations to go, it has fallen by 0.0005 in each of the latest.
+    assert found == [(59.0, Decision("t01", "stop"))]
     assert [one.trial.id for one in search.trials] == ["t00"]
 
 
 def test_a_new_best_loss_stops_others():
     search = curve_stopping(trials(2, iterations=1000))
-    search, found = run_curve(search, "t01", power_curve(0.6, 1.0, 1.0, 50))
+    search, found = run_curve(search, "t01", power_curve(0.6, 1.0, 1.0, 200))
     assert found == []
     search, found = run_curve(search, "t00", [(0.0, 0.5)])
     assert found == [(0.0, Decision("t01", "stop"))]
 
 
 def test_nobody_is_stopped_before_the_patience_is_over():
-    search = curve_stopping(trials(2, iterations=1000), patience=20)
+    search = curve_stopping(trials(2, iterations=1000), patience=90)
     search, _ = run_curve(search, "t00", power_curve(0.1, 1.0, 1.0, 50))
-    _, found = run_curve(search, "t01", power_curve(0.6, 1.0, 1.0, 50))
-    assert found == [(20.0, Decision("t01", "stop"))]
+    _, found = run_curve(search, "t01", power_curve(0.6, 1.0, 1.0, 100))
+    assert found == [(90.0, Decision("t01", "stop"))]
+
+
+def sigmoid(middle, width):
+    return [1.0 - 0.8 / (1.0 + math.exp((middle - at) / width)) for at in range(1, 101)]
+
+
+LATE_BLOOMERS = {
+    "a straight line": [1.0 - 0.007 * at for at in range(1, 101)],
+    "slow at first": sigmoid(20, 5),
+    "slower": sigmoid(40, 8),
+    "falls in the second half": sigmoid(60, 10),
+    "a curve of another exponent": [0.05 + 2.0 * (at + 1.0) ** -0.5 for at in range(1, 101)],
+    "a warm-up": [*[2.0] * 30, *(0.2 + 1.0 / at for at in range(1, 71))],
+}
+
+
+@pytest.mark.parametrize("name", LATE_BLOOMERS)
+@pytest.mark.parametrize("order", ["side by side", "one after the other"])
+def test_a_late_bloomer_survives_the_defaults(name, order):
+    """Its curve crosses that of a trial which learns fast and ends higher; the patience is half of the steps."""
+    late, fast = LATE_BLOOMERS[name], [0.5 + 1.0 / at for at in range(1, 101)]
+    search, found = curve_stopping(trials(2, iterations=100), patience=50), []
+    said = [(trial, at, loss) for trial, losses in (("t00", fast), ("t01", late)) for at, loss in enumerate(losses, 1)]
+    for trial, at, loss in said if order == "one after the other" else sorted(said, key=lambda one: one[1]):
+        search, decisions = search.take(Report(trial, float(at), loss))
+        found += decisions
+    assert late[-1] < fast[-1]
+    assert Decision("t01", "complete") in found
+
+
+def test_a_trial_that_is_the_best_at_its_iteration_is_not_stopped():
+    """Both have their learning rates lowered at iteration 60; the worse one has ended."""
+    search = curve_stopping(trials(2, iterations=100), patience=50)
+    for trial, lead in (("t00", 0.0), ("t01", 0.05)):
+        for at in range(1, 101):
+            loss = (0.9 if at < 60 else 0.4) - lead
+            search, decisions = search.take(Report(trial, float(at), loss))
+        assert decisions == (Decision(trial, "complete"),)
+
+
+def test_a_trial_that_has_stopped_to_learn_is_stopped_when_the_patience_is_over():
+    search = curve_stopping(trials(2, iterations=100), patience=50)
+    search, _ = run_curve(search, "t00", [(float(at), 0.5 + 1.0 / at) for at in range(1, 60)])
+    _, found = run_curve(search, "t01", [(float(at), 0.9 + 0.02 * math.sin(at)) for at in range(1, 60)])
+    assert found[0][0] <= 53 and found[0][1] == Decision("t01", "stop")
+
+
+def test_the_best_losses_by_iteration_are_bounded():
+    search = curve_stopping(trials(1, iterations=10_000))
+    for at in range(1, 3000):
+        search, _ = search.take(Report("t00", float(at), 1.0 / at))
+    assert len(search.frontier) <= 512
+    assert search.frontier[-1] == (2999.0, 1.0 / 2999)
 
 
 def test_the_forecast_is_the_latest_possible_end():

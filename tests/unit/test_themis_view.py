@@ -98,6 +98,29 @@ def test_a_trial_is_pruned_for_a_reason_with_numbers(told):
     assert told.said()[0] == "was granted 3 GPUs (m1/0, m1/1, m1/2) for 99 s"
 
 
+def test_a_trial_that_passes_several_rungs_at_once_is_pruned_by_the_one_that_decided(tmp_path):
+    """Each reports once, beyond the end of its first rung: what decided is the second rung, by the loss there."""
+    told = Told(tmp_path / "seldom", trials=9, max_steps=9)
+    names = tuple(f"trial-{number:05}" for number in range(9))
+    told.take(events.Granted("lease-1", gpus("m1", 9)))
+    for number, name in enumerate(names):
+        told.report(name, 1, 0.1 + number / 100)
+        # They have gone on before they were told to stop.
+        told.report(name, 3, 0.5 - number / 100)
+    assert told.intake.state.trials[names[0]].fate == "pruned"
+    assert told.said(names[0])[-1] == (
+        "was pruned at step 3: number 3 of 3 in rung 1 of bracket 0 by loss, 0.5; the best goes on, with 0.48"
+    )
+    assert told.said(names[2])[-1] == (
+        "was promoted to rung 2, until step 9: number 1 of 3 in rung 1 of bracket 0 by loss, 0.48"
+    )
+    assert told.said(names[3])[-1] == (
+        "was pruned at step 1: number 4 of 9 in rung 0 of bracket 0 by loss, 0.13; the best 3 go on, the last of them"
+        " with 0.12"
+    )
+    told.records.close()
+
+
 def test_moves_crashes_and_what_is_lost_are_said(tmp_path):
     told = Told(tmp_path / "one", algorithm="plain", trials=1)
     told.take(events.Granted("lease-1", gpus("m1", 1), told.clock.time + 100))
@@ -290,6 +313,13 @@ def test_the_commands_say_why(told, capsys, tmp_path):
     out = tmp_path / "page.html"
     assert console.run(cli, "themis-agent", ["report", directory, "--out", str(out)]) == 0
     assert "No agent runs this search" in checked(out.read_text()).text
+
+
+def test_a_suspended_search_says_so(told, capsys):
+    told.take(events.Suspended())
+    told.records.close()
+    assert console.run(cli, "themis-agent", ["status", str(told.folder.root)]) == 0
+    assert "The search is suspended; `themis-agent resume DIR` goes on with it." in capsys.readouterr().out
 
 
 def test_a_log_is_read_over_all_starts_and_when_it_is_rotated(tmp_path):

@@ -46,12 +46,16 @@ class Restarted:
     """The agent has been restarted.
 
     `running`: the launchers that still run; all others are gone. `registered_as`: its id at the arbiter; another one
-    than before has no lease yet. `registered_anew`: that, as earlier versions said it.
+    than before has no lease yet. `registered_anew`: that, as earlier versions said it. `reopens`: a search that too
+    many failures have stopped goes on with what is left. `retry_failed`: the failed trials are tried again too, also if
+    all others have ended.
     """
 
     running: tuple[Running, ...] = ()
     registered_anew: bool = False
     registered_as: str = ""
+    reopens: bool = False
+    retry_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from themis_agent.search import (
     ToTheEnd,
     Trial,
     Work,
+    bracket_sizes,
     curve_stopping,
     hyperband,
     rungs,
@@ -29,14 +30,16 @@ from yarn_plugin.model.gpus import Slowdown
 AnySearch = Halving | Hyperband | CurveStopping | ToTheEnd
 
 EARLY = 10
-"""If half of so many first trials fail, something else than their parameters is wrong: the search stops."""
+"""If half of so many fail, the first to end, something else than their parameters is wrong: the search stops."""
+
+_ENDED = ("complete", "pruned", "failed")
 
 
 def begun(settings: Settings, at: float) -> State:
     """The state of a search that begins."""
     search = _search(settings)
     ids = [trial_id(number) for number in range(settings.trials)]
-    trials = {name: _positioned(TrialState(name, number, 0.0), search) for number, name in enumerate(ids)}
+    trials = {name: positioned(TrialState(name, number, 0.0), search) for number, name in enumerate(ids)}
     return State(settings, search, trials, begun_at=at)
 
 
@@ -51,22 +54,25 @@ def is_trial_id(name: str) -> bool:
     return number.isdecimal() and name == trial_id(int(number))
 
 
+def trial_of(settings: Settings, number: int) -> Trial:
+    """A trial as it begins."""
+    return Trial(
+        trial_id(number),
+        settings.step_s or DEFAULT_STEP_S,
+        settings.max_steps,
+        settings.min_gpus,
+        settings.max_gpus,
+        settings.step_gpus,
+        speeds=settings.speeds,
+    )
+
+
 def _search(settings: Settings) -> AnySearch:
-    trials = [
-        Trial(
-            trial_id(number),
-            settings.step_s or DEFAULT_STEP_S,
-            settings.max_steps,
-            settings.min_gpus,
-            settings.max_gpus,
-            settings.step_gpus,
-            speeds=settings.speeds,
-        )
-        for number in range(settings.trials)
-    ]
+    trials = [trial_of(settings, number) for number in range(settings.trials)]
     match settings.algorithm:
         case "hyperband":
-            return hyperband(trials, settings.max_steps, settings.eta)
+            ordered = trials if settings.rules == 1 else _longest_first(trials, settings)
+            return hyperband(ordered, settings.max_steps, settings.eta)
         case "successive_halving":
             ends = rungs(len(trials), settings.max_steps, settings.eta)
             added = [end - before for end, before in zip(ends, (0.0, *ends), strict=False)]
@@ -74,12 +80,21 @@ def _search(settings: Settings) -> AnySearch:
         case "curve_stopping":
             target = settings.target
             loss = -target if target is not None and settings.maximize else target
-            return curve_stopping(trials, loss, settings.patience)
+            search = curve_stopping(trials, loss, settings.patience)
+            return replace(search, frontier=None) if settings.rules == 1 else search
         case "plain":
             return to_the_end(trials)
 
 
-def _positioned(trial: TrialState, search: AnySearch) -> TrialState:
+def _longest_first(trials: list[Trial], settings: Settings) -> list[Trial]:
+    """The trials in the order of Hyperband's brackets, so that the first ones are in those with the most steps."""
+    ordered: list[Trial] = []
+    for size in reversed(bracket_sizes(settings.max_steps, settings.eta)):
+        ordered = [*trials[len(ordered) : len(ordered) + size.trials], *ordered]
+    return ordered
+
+
+def positioned(trial: TrialState, search: AnySearch) -> TrialState:
     """A trial that trains, with its bracket, its rung, and the step at which that ends."""
     brackets = search.brackets if isinstance(search, Hyperband) else (search,)
     for number, bracket in enumerate(brackets):
@@ -122,10 +137,26 @@ def failed(state: State, trial: TrialState, error: str, last_lines: tuple[str, .
     state = state.with_trial(replace(trial, fate="failed", error=error, last_lines=last_lines))
     state = _caught_up(_decided(state, Failed(trial.id)), at)
     early = [one for one in state.trials.values() if one.number < EARLY and one.fate == "failed"]
-    if state.outcome is None and 2 * len(early) >= EARLY:
+    is_watched = state.settings.rules == 1 and state.first_ended is not None
+    if is_watched and state.outcome is None and 2 * len(early) >= EARLY:
         reason = f"{len(early)} of the first {EARLY} trials failed; the last one: {error}"
-        return replace(state, outcome=Outcome(False, reason))
+        return replace(state, outcome=Outcome(False, reason, "failures"))
     return state
+
+
+def watched(before: State, state: State) -> State:
+    """The state with those counted that have ended in it; over if too many of the first ones failed."""
+    seen = state.first_ended
+    if state.settings.rules == 1 or seen is None or len(seen) >= EARLY or state.outcome is not None:
+        return state
+    new = [one for one in state.trials.values() if one.fate in _ENDED and before.trials[one.id].fate not in _ENDED]
+    seen = (*seen, *(one.fate == "failed" for one in new))[:EARLY]
+    state = replace(state, first_ended=seen)
+    if 2 * seen.count(True) < EARLY:
+        return state
+    error = next((one.error for one in reversed(new) if one.error), "")
+    reason = f"{seen.count(True)} of the first {len(seen)} trials that ended failed; the last one: {error}"
+    return replace(state, outcome=Outcome(False, reason, "failures"))
 
 
 def profiled(state: State, trial: TrialState, at: float) -> State:
@@ -156,7 +187,7 @@ def work(state: State) -> Work:
     found = state.running_search().work()
     counts_measured = isinstance(state.search, ToTheEnd)
     factor = 1.0 if counts_measured else typical_step_s(state) / (state.settings.step_s or DEFAULT_STEP_S)
-    brackets = found.brackets if state.outcome is None else ()
+    brackets = found.brackets if state.outcome is None and not state.suspended else ()
     return Work(brackets, found.budget_gpu_s * factor, found.max_gpus)
 
 
@@ -168,9 +199,10 @@ def _decided(state: State, report: Report | Failed) -> State:
 def _applied(state: State, decisions: Iterable[Decision]) -> State:
     for decision in decisions:
         trial = state.trials[decision.trial]
+        trial = replace(trial, ranking=decision.ranking or trial.ranking)
         match decision.kind:
             case "promote":
-                trial = replace(_positioned(trial, cast(AnySearch, state.search)), fate="training")
+                trial = replace(positioned(trial, cast(AnySearch, state.search)), fate="training")
             case "stop":
                 trial = replace(trial, fate="pruned")
             case "complete":

@@ -11,7 +11,13 @@ DEFAULT_STEP_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A search: see docs/training.md. `step_s`: expected seconds of a step on one GPU of speed 1; None: unknown."""
+    """A search: see docs/training.md. `step_s`: expected seconds of a step on one GPU of speed 1; None: unknown.
+
+    `rules`: by which it decides, so that journals of earlier versions replay as they were written. 1, of earlier
+    versions: Hyperband's first trials are those with the fewest steps; of the trials 0 to 9, five failures stop a
+    search; curve stopping looks at possible curves alone. 2: the first trials, which may be enqueued, have the most
+    steps; the first ten that end count; curve stopping looks at trends too.
+    """
 
     algorithm: Literal["hyperband", "successive_halving", "curve_stopping", "plain"]
     trials: int
@@ -28,3 +34,4 @@ class Settings:
     step_s: float | None = None
     grace_s: float = 30.0
     speeds: Speeds = ()
+    rules: Literal[1, 2] = 1

@@ -9,7 +9,7 @@ from themis_agent.agent.commands import Place
 from themis_agent.agent.events import Gpu
 from themis_agent.agent.settings import Settings
 from themis_agent.bids.profile import Profile
-from themis_agent.search import Search
+from themis_agent.search import Ranking, Search
 from yarn_plugin.model.gpus import Gpus, Machine, Slot
 from yarn_plugin.model.journaled import Tagged
 
@@ -69,7 +69,7 @@ class TrialState:
     had reached `until` and not stopped yet; they count when it is promoted. `store_problem`: why no checkpoint can be
     stored now. `lost_steps`: executed after the newest checkpoint when a run of it ended, since the start.
     `interrupted`: the end of its last run, until the next one shows what that has cost. `error`, `last_lines` (of its
-    log): why it failed.
+    log): why it failed. `ranking`: at the end of the latest rung that it was compared in.
     """
 
     id: str
@@ -95,6 +95,7 @@ class TrialState:
     interrupted: Interruption | None = None
     error: str = ""
     last_lines: tuple[str, ...] = ()
+    ranking: Ranking | None = None
 
     @property
     def is_stopping(self) -> bool:
@@ -117,12 +118,18 @@ class Lease:
     vacate_by: float = 0.0
 
 
+Cause = Literal["ended", "failures", "stopped", "target", "time"]
+"""Why a search is over. ended: all its trials have. failures: too many of the first ones failed. stopped: by the
+user."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the search ended. `succeeded`: it has a best trial."""
+    """How the search ended. `succeeded`: it has a best trial. `cause`: None if an earlier version wrote it."""
 
     succeeded: bool
     reason: str
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +138,10 @@ class State:
 
     `search`: one of `themis_agent.search`. `granted`: the latest leases that were granted, ended or not. `outcome`:
     None while it goes on. `finished`: there is an outcome, and nothing runs any more. `suspended`: nothing starts
-    before the next restart. `registered_as`: its id at the arbiter; "": without one. `arbiter_problem`: why the arbiter
-    does not listen to it; "": it does. `moves_s`: what the latest moves of trials have cost, in seconds. `waited_s`:
-    from its submission until it began.
+    before the next restart. `first_ended`: of the first trials to end, whether each failed; None: not looked at, as
+    the user goes on with the search. `registered_as`: its id at the arbiter; "": without one. `arbiter_problem`: why
+    the arbiter does not listen to it; "": it does. `moves_s`: what the latest moves of trials have cost, in seconds.
+    `waited_s`: from its submission until it began.
     """
 
     settings: Settings
@@ -145,10 +153,16 @@ class State:
     outcome: Outcome | None = None
     finished: bool = False
     suspended: bool = False
+    first_ended: tuple[bool, ...] | None = ()
     registered_as: str = ""
     arbiter_problem: str = ""
     moves_s: tuple[float, ...] = ()
     waited_s: float = 0.0
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether its agent has nothing left to do: the search has ended, or is suspended."""
+        return self.finished or (self.suspended and not any(self.attempts))
 
     def with_trial(self, trial: TrialState) -> "State":
         """The state with a trial changed."""

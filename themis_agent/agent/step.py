@@ -11,7 +11,7 @@ So a command that was lost follows again from the state, and a restart needs no 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from themis_agent.agent import leasing, placing, searching, trials
+from themis_agent.agent import leasing, placing, reopening, searching, trials
 from themis_agent.agent.commands import Command, Finish, KillTrial, StopTrial
 from themis_agent.agent.events import (
     ArbiterListens,
@@ -52,8 +52,12 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
         case Restarted():
             if event.registered_anew or event.registered_as != state.registered_as:
                 state = leasing.without_leases(state)
-            state = replace(state, registered_as=event.registered_as, arbiter_problem="")
-            state = replace(trials.restarted(state, at, event), finished=False, suspended=False)
+            # One that YARN has started again goes on with what the user had asked the one before to do.
+            suspended = state.suspended and event.registered_as == state.registered_as != ""
+            state = replace(state, registered_as=event.registered_as, arbiter_problem="", suspended=suspended)
+            state = replace(trials.restarted(state, at, event), finished=False)
+            if event.reopens:
+                state = reopening.reopened(state, event.retry_failed)
         case Sampled():
             trial = state.trials[event.trial]
             state = state.with_trial(replace(trial, parameters=trial.parameters or event.parameters, sampling=False))
@@ -67,15 +71,15 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
             state = replace(state, arbiter_problem="")
         case Asked() | Offered():
             answers.append(leasing.answer(state, at, event))
-        case StopRequested():
-            state = state if state.outcome else replace(state, outcome=Outcome(state.best is not None, event.reason))
+        case StopRequested() if state.outcome is None:
+            state = replace(state, outcome=Outcome(state.best is not None, event.reason, "stopped"))
         case Suspended():
             state = replace(state, suspended=True)
-        case TimerFired():
+        case StopRequested() | TimerFired():
             pass
         case _:
             state = trials.take(state, at, event)
-    state, commands = _follow_up(state, at)
+    state, commands = _follow_up(searching.watched(before, state), at)
     again = isinstance(event, Restarted)
     return state, (*answers, *_stops({} if again else before.trials, state), *commands)
 
@@ -124,9 +128,9 @@ def _with_outcome(state: State, at: float) -> State:
     limit, best = state.settings.max_time_s, state.best
     if state.outcome is None and state.running_search().ended:
         reason = "all trials have ended" if best is not None else f"every trial failed: {_last_error(state)}"
-        state = replace(state, outcome=Outcome(best is not None, reason))
+        state = replace(state, outcome=Outcome(best is not None, reason, "ended"))
     if state.outcome is None and limit is not None and at >= state.begun_at + limit:
-        state = replace(state, outcome=Outcome(best is not None, f"max_time_s {limit:g} is over"))
+        state = replace(state, outcome=Outcome(best is not None, f"max_time_s {limit:g} is over", "time"))
     if state.outcome is not None:
         for trial in state.trials.values():
             if trial.fate in ("training", "paused"):

@@ -1,6 +1,7 @@
 """The life of a trial: its launchers start, report and end."""
 
 import math
+import re
 from dataclasses import replace
 
 from themis_agent.agent import move_time, searching
@@ -20,6 +21,11 @@ from yarn_plugin.model.gpus import speed_on
 
 MAX_AHEAD = 1000
 """How many reports of a trial that is stopping are kept for its promotion."""
+
+MAX_SAID = 300
+"""The most characters of a log's line in the reason of a failure."""
+
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b(?::|$)")
 
 FromTrial = LauncherStarted | Reported | Profiled | Checkpointed | CheckpointFailed | LauncherEnded
 
@@ -87,7 +93,9 @@ def _at_target(state: State, name: str, loss: float) -> State:
     if target is None or loss > (-target if state.settings.maximize else target):
         return state
     trial = replace(state.trials[name], fate="complete")
-    return replace(state.with_trial(trial), outcome=Outcome(True, f"{name} has reached the target {target:g}"))
+    return replace(
+        state.with_trial(trial), outcome=Outcome(True, f"{name} has reached the target {target:g}", "target")
+    )
 
 
 def _profiled(state: State, trial: TrialState, attempt: Attempt, event: Profiled, at: float) -> State:
@@ -137,5 +145,12 @@ def _ended_itself(state: State, trial: TrialState, attempt: Attempt, code: int, 
         return state.with_trial(trial)
     how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
     times = f", {trial.crashes} times" if trial.crashes > 1 else ""
-    error = f"{how}{times}" if code else "ended without a report"
+    error = f"{how}{times}{_said(attempt.last_lines)}" if code else "ended without a report"
     return searching.failed(state, trial, error, attempt.last_lines, at)
+
+
+def _said(last_lines: tuple[str, ...]) -> str:
+    """The line of a log that says why a command failed: the last exception, or else the last line."""
+    lines = [line.strip() for line in last_lines if line.strip()]
+    raised = [line for line in lines if _EXCEPTION.match(line)]
+    return f": {(raised or lines)[-1][:MAX_SAID]}" if lines else ""

@@ -33,6 +33,11 @@ class _Folder(click.Path):
         return value if "://" in str(value) else super().convert(value, param, ctx)
 
 
+REPLACE = click.option(
+    "--replace",
+    is_flag=True,
+    help="Remove the earlier search in the same folder, with its checkpoints and logs, and begin this one there.",
+)
 DIRECTORY = click.argument("directory", type=_Folder(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="APP.toml")
 

@@ -46,9 +46,11 @@ def validate(
     from themis_agent.app_file import load
     from themis_agent.local.driver import check_fits
     from themis_agent.submitting import client
-    from themis_agent.validation import gpu_hours, gpu_time, plan
+    from themis_agent.validation import gpu_hours, gpu_time, plan, warnings
 
     app = load(file)
+    for warning in warnings(app):
+        console.err.print(f"warning: {warning}")
     if gpus is not None:
         check_fits(app, gpus)
     rungs, hours = plan(app), gpu_hours(app)
@@ -75,8 +77,9 @@ def validate(
     metavar="DIR",
     help="Directory of the journal, checkpoints and logs.  [default: NAME.themis]",
 )
+@options.REPLACE
 @options.JSON
-def run(file: Path, local: bool, gpus: int | None, state: Path | None, json_file: Path | None) -> int:
+def run(file: Path, local: bool, gpus: int | None, state: Path | None, replace: bool, json_file: Path | None) -> int:
     """Run a search and print its best trial.
 
     Ctrl-C has trials save checkpoints and end. The same command again goes on from there, also after a crash.
@@ -89,7 +92,7 @@ def run(file: Path, local: bool, gpus: int | None, state: Path | None, json_file
     if not local:
         raise BadInputError("--local", False, "required; `themis-agent submit` runs a search on YARN")
     root = state or Path(f"{app.name}.themis")
-    return _run(root, gpus, json_file, file)
+    return _run(root, gpus, json_file, file, replace=replace)
 
 
 def _validate_on_yarn(app: "AppFile", file: Path, access: "Access") -> int:
@@ -113,17 +116,20 @@ def _validate_on_yarn(app: "AppFile", file: Path, access: "Access") -> int:
 @options.arbiter(more=" Only for a submitted search.  [default: as it was submitted]")
 @options.TOKEN_FILE
 @console.ca_option
+@click.option("--retry-failed", is_flag=True, help="Also try trials again that have failed.")
 @options.JSON
 def resume(
     directory: Path | str,
+    retry_failed: bool,
     rm: str | None,
     arbiter: str | None,
     token_file: Path | None,
     verify: str | bool,
     json_file: Path | None,
 ) -> int:
-    """Go on with a search that was suspended or has failed. DIR: the --state directory of a local search, the folder
-    or webhdfs:// URL of a submitted one.
+    """Go on with a search that was suspended or has failed; one that stopped because most of its first trials failed
+    goes on with what is left. DIR: the --state directory of a local search, the folder or webhdfs:// URL of a submitted
+    one.
 
     A local search runs on the GPUs that it began with, and its best trial is printed. A submitted one is submitted
     again, as a new application.
@@ -133,11 +139,11 @@ def resume(
 
     folder = folder_at(directory)
     if submission.is_in(folder.root) or folder.store is not None:
-        return _resubmit(folder.root, rm, arbiter, token_file, verify, json_file)
+        return _resubmit(folder.root, rm, arbiter, token_file, verify, retry_failed, json_file)
     gpus = None
     with contextlib.suppress(BadInputError):  # A search that has not begun takes what is there.
         gpus = len(folder.state().gpus)
-    return _run(Path(directory), gpus, json_file, None)
+    return _run(Path(directory), gpus, json_file, None, retry_failed=retry_failed)
 
 
 def _resubmit(
@@ -146,6 +152,7 @@ def _resubmit(
     arbiter: str | None,
     token_file: Path | None,
     verify: str | bool,
+    retry_failed: bool,
     json_file: Path | None,
 ) -> int:
     from themis_agent.submitting import client
@@ -154,21 +161,29 @@ def _resubmit(
     earlier = client.submission_in(folder)
     access = client.Access(rm or earlier.resource_manager, arbiter or earlier.arbiter.url, token_file, verify)
     try:
-        search = client.resume(folder, access, console.err.print)
+        search = client.resume(folder, access, console.err.print, retry_failed)
     except SubmissionError as refused:
         return print_problems(refused.problems)
     print_submitted(search, json_file)
     return 0
 
 
-def _run(root: Path, gpus: int | None, json_file: Path | None, file: Path | None) -> int:
+def _run(
+    root: Path,
+    gpus: int | None,
+    json_file: Path | None,
+    file: Path | None,
+    *,
+    retry_failed: bool = False,
+    replace: bool = False,
+) -> int:
     from themis_agent.app_file import load
     from themis_agent.local import driver
     from themis_agent.local.folder import Folder
 
     folder = Folder(root.resolve())
     app, directory = folder.load() if file is None else (load(file), file.resolve().parent)
-    result = driver.run(app, directory, folder, gpus or driver.local_gpus())
+    result = driver.run(app, directory, folder, gpus or driver.local_gpus(), retry_failed=retry_failed, replace=replace)
     if result is None:
         console.err.print(f"suspended; go on with: themis-agent resume {root}")
         return 130

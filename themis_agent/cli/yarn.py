@@ -23,6 +23,7 @@ from yarn_plugin.quantities import NOTHING
 @options.QUEUE
 @options.MASTER_MEMORY
 @options.CLASS_PATH
+@options.REPLACE
 @click.option("--wait", is_flag=True, help="Wait until it has ended; print its best trial, and exit as `run` does.")
 @options.JSON
 def submit(
@@ -34,6 +35,7 @@ def submit(
     queue: str | None,
     master_memory_mb: int,
     class_path: str | None,
+    replace: bool,
     wait: bool,
     json_file: Path | None,
 ) -> int:
@@ -49,7 +51,7 @@ def submit(
     app = load(file)
     access = client.Access(rm, arbiter, token_file, verify, queue, class_path, master_memory_mb)
     try:
-        search = client.submit(app, file.resolve().parent, access, console.err.print)
+        search = client.submit(app, file.resolve().parent, access, console.err.print, replace)
     except SubmissionError as refused:
         return print_problems(refused.problems)
     if not wait:
@@ -95,20 +97,24 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
 
 @click.command(context_settings=console.CONTEXT)
 @click.argument("search", metavar="SEARCH")
-@click.option("--kill", is_flag=True, help="Have YARN end the application at once.")
+@click.option("--for-good", is_flag=True, help="End it: it cannot be resumed.")
+@click.option("--kill", is_flag=True, help="Have YARN end the application at once; it can be resumed.")
 @options.rm(required=False, more="  [default: as it was submitted]")
 @console.ca_option
-def stop(search: str, kill: bool, rm: str | None, verify: str | bool) -> None:
-    """Stop a search: its trials save checkpoints and end. `themis-agent best DIR` then prints the best one.
+def stop(search: str, for_good: bool, kill: bool, rm: str | None, verify: str | bool) -> None:
+    """Stop a search: its trials save checkpoints and end. `themis-agent resume DIR` goes on with it, and `themis-agent
+    best DIR` prints the best one so far.
 
     SEARCH: its folder, or the id of its application if you submitted it from this machine. With --kill and --rm, the id
     of any application.
     """
     from themis_agent.local import stored_folder
-    from themis_agent.local.folder import folder_at
+    from themis_agent.local.folder import Folder, folder_at
     from themis_agent.submitting import client, recent, stopping
     from themis_agent.yarn import submission
 
+    if for_good and kill:
+        raise BadInputError("--for-good", True, "not with --kill, after which a search can be resumed")
     is_folder = stored_folder.is_url(search) or Path(search).is_dir()
     folder = folder_at(search).root if is_folder else recent.folder_of(search)
     submitted = client.submission_in(folder) if folder is not None and (kill or submission.is_in(folder)) else None
@@ -123,5 +129,9 @@ def stop(search: str, kill: bool, rm: str | None, verify: str | bool) -> None:
         return
     if folder is None:
         raise BadInputError("SEARCH", search, "was not submitted from here; give its folder, or --kill and --rm URL")
-    stopping.stop(folder, app, manager)
-    console.out.print(f"{search} is stopping: its trials save checkpoints")
+    stopping.stop(folder, app, manager, for_good)
+    if for_good:
+        console.out.print(f"{search} is stopping for good: its trials save checkpoints")
+    else:
+        advice = f"go on with: themis-agent resume {Folder(folder)}"
+        console.out.print(f"{search} is being suspended: its trials save checkpoints; {advice}")

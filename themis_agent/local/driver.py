@@ -19,7 +19,7 @@ from themis_agent.agent.searching import is_trial_id
 from themis_agent.agent.state import State
 from themis_agent.app_file import AppFile
 from themis_agent.live import LiveAgent
-from themis_agent.local import progress
+from themis_agent.local import progress, replacing
 from themis_agent.local.folder import Folder
 from themis_agent.local.launchers import Launchers
 from themis_agent.optuna_study import StudyMirror
@@ -71,10 +71,13 @@ def check_fits(app: AppFile, gpus: int) -> None:
         raise BadInputError("gpus_per_trial.min", smallest, f"a trial runs on one machine here, which has {gpus} GPUs")
 
 
-def run(app: AppFile, directory: Path, folder: Folder, gpus: int) -> Result | None:
+def run(
+    app: AppFile, directory: Path, folder: Folder, gpus: int, *, retry_failed: bool = False, replace: bool = False
+) -> Result | None:
     """Run a search until it ends, or go on with it; None if it was suspended by SIGINT or SIGTERM.
 
-    `directory`: where commands run.
+    `directory`: where commands run. `retry_failed`: trials that have failed are tried again. `replace`: an
+    earlier search in the folder is removed, with its checkpoints.
 
     Raises:
         BadInputError: a trial does not fit on this machine, or the folder or the store hold another search.
@@ -82,12 +85,21 @@ def run(app: AppFile, directory: Path, folder: Folder, gpus: int) -> Result | No
         JournalError: the journal cannot be used, for example because this search runs already.
     """
     check_fits(app, gpus)
-    if app.checkpoint is not None and not folder.exists:
-        _claim_store(app.checkpoint, folder)
-    folder.begin(app, directory)
+    if replace and folder.exists:
+        earlier, _ = folder.load()
+        replacing.end(folder)
+        if earlier.checkpoint is not None:
+            _leave_store(earlier.checkpoint, folder)
+        replacing.remove(folder)
+    if folder.exists:
+        replacing.check_same(folder, app, directory)
+    else:
+        if app.checkpoint is not None:
+            _claim_store(app.checkpoint, folder)
+        folder.begin(app, directory)
     records = RecordFile(folder.journal)
     try:
-        return _Run(app, directory, folder, gpus, records).result()
+        return _Run(app, directory, folder, gpus, records).result(retry_failed)
     finally:
         records.close()
 
@@ -106,6 +118,19 @@ def _claim_store(url: str, folder: Folder) -> None:
         of = "another search" if owner == mine else f"the search in {owner.decode(errors='replace')}"
         raise BadInputError("checkpoint", url, f"has checkpoints of {of}; give each search a folder of its own")
     store.write(OWNER, mine)
+
+
+def _leave_store(url: str, folder: Folder) -> None:
+    """Remove the checkpoints of a search from its store.
+
+    Raises:
+        StoreError: it cannot be used.
+    """
+    store = store_at(url)
+    names = store.names("")
+    if OWNER in names and store.read(OWNER) == str(folder.root).encode():
+        for name in (*filter(is_trial_id, names), OWNER):
+            store.remove(name)
 
 
 class _Run:
@@ -127,7 +152,7 @@ class _Run:
         self._changes = progress.Changes(self._agent.state)
         self._live: Live | None = None
 
-    def result(self) -> Result | None:
+    def result(self, retry_failed: bool) -> Result | None:
         """Run until the search ends."""
         if self._mirror is not None:
             self._mirror.catch_up(self._folder.journal, self._agent.state)
@@ -140,10 +165,14 @@ class _Run:
                 )
                 begun = self._agent.put(events.Granted("local", cells))
             else:
-                begun = self._agent.put(events.Restarted(self._launchers.adopt()))
-            self._agent.run(lambda state: begun.done() and _is_over(state), self._show)
+                restarted = events.Restarted(self._launchers.adopt(), reopens=True, retry_failed=retry_failed)
+                begun = self._agent.put(restarted)
+            self._agent.run(lambda state: begun.done() and state is not None and state.is_at_rest, self._show)
         if self._mirror is not None and not self._mirror.close(MIRROR_S):
-            log.warning("storage: not all of the search could be written there")
+            log.warning(
+                "storage: not all of the search could be written there; `themis-agent resume %s` tries it again",
+                self._folder,
+            )
         state = self._agent.state
         return result(state) if state is not None and state.finished else None
 
@@ -199,10 +228,6 @@ class _Run:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _is_over(state: State | None) -> bool:
-    return state is not None and (state.finished or (state.suspended and not any(state.attempts)))
 
 
 def result(state: State) -> Result:

@@ -154,19 +154,11 @@ class Folder:
         return (self.root / "app.json").exists()
 
     def begin(self, app: AppFile, directory: Path) -> None:
-        """Create the folder for a search, or check that it holds this one.
-
-        Raises:
-            BadInputError: it holds another search.
-        """
-        written = {"directory": str(directory), "app": app.model_dump(mode="json")}
-        file = self.root / "app.json"
-        if not self.exists:
-            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.checkpoints.mkdir(exist_ok=True)
-            files.write_private(file, json.dumps(written, indent=2) + "\n")
-        elif json.loads(file.read_text()) != written:
-            raise BadInputError("--state", str(self.root), "holds another search; choose another directory")
+        """Create the folder for a search."""
+        written = {"directory": str(directory), "app": app.in_words().model_dump(mode="json")}
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.checkpoints.mkdir(exist_ok=True)
+        files.write_private(self.root / "app.json", json.dumps(written, indent=2) + "\n")
 
     def load(self) -> tuple[AppFile, Path]:
         """The search that the folder holds, and the directory of its file.
@@ -178,7 +170,11 @@ class Folder:
             written = json.loads((self.root / "app.json").read_text())
         except FileNotFoundError:
             raise BadInputError("DIR", str(self), "holds no search; `themis-agent run` begins one") from None
-        return AppFile.model_validate(written["app"]), Path(written["directory"])
+        fields = written["app"]
+        if isinstance(fields["command"], str):
+            # Earlier versions kept the text, and split it at blanks.
+            fields["command"] = fields["command"].split()
+        return AppFile.model_validate(fields), Path(written["directory"])
 
     def state(self) -> State:
         """How the search stands, by its journal.

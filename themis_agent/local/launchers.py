@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -37,21 +37,10 @@ class Launchers:
 
     def adopt(self) -> tuple[Running, ...]:
         """The launchers of this search that run already; from now on they are watched."""
-        found = []
-        for process in psutil.process_iter():
-            attempt = self._attempt_of(process)
-            # A launcher is two processes with the same command line: the outer one is watched.
-            if attempt is not None and self._attempt_of(_parent(process)) != attempt:
-                self._watch(attempt, process)
-                found.append(Running(*attempt))
-        return tuple(found)
-
-    def _attempt_of(self, process: psutil.Process | None) -> tuple[str, int] | None:
-        """What a process launches, if it is ours."""
-        with contextlib.suppress(psutil.Error):
-            words = process.cmdline() if process is not None and process.uids().real == os.getuid() else []
-            return self._folder.attempt_of(words[-1]) if LAUNCHER in words else None
-        return None
+        found = list(running_in(self._folder))
+        for attempt, process in found:
+            self._watch(attempt, process)
+        return tuple(Running(*attempt) for attempt, _ in found)
 
     def start(self, command: StartTrial) -> None:
         """Start the launcher of a trial; if that fails, it has ended."""
@@ -91,10 +80,8 @@ class Launchers:
     def kill(self, trial: str, epoch: int) -> None:
         """Kill a launcher with all its processes."""
         process = self._processes.get((trial, epoch))
-        with contextlib.suppress(psutil.Error):
-            for one in [*process.children(recursive=True), process] if process is not None else ():
-                with contextlib.suppress(psutil.Error):
-                    one.kill()
+        if process is not None:
+            kill(process)
 
     def _watch(self, attempt: tuple[str, int], process: psutil.Process) -> None:
         self._processes[attempt] = process
@@ -116,6 +103,31 @@ class Launchers:
             heartbeat_s=HEARTBEAT_S,
         )
         return launch_spec(self._app, self._folder, self._url, command, place, site)
+
+
+def running_in(folder: Folder) -> Iterator[tuple[tuple[str, int], psutil.Process]]:
+    """The launchers of the search in a folder that run: the trial and the epoch of each, and its process."""
+    for process in psutil.process_iter():
+        attempt = _attempt_of(folder, process)
+        # A launcher is two processes with the same command line: the outer one counts.
+        if attempt is not None and _attempt_of(folder, _parent(process)) != attempt:
+            yield attempt, process
+
+
+def kill(process: psutil.Process) -> None:
+    """Kill a process and all that it has started."""
+    with contextlib.suppress(psutil.Error):
+        for one in [*process.children(recursive=True), process]:
+            with contextlib.suppress(psutil.Error):
+                one.kill()
+
+
+def _attempt_of(folder: Folder, process: psutil.Process | None) -> tuple[str, int] | None:
+    """What a process launches, if it is ours."""
+    with contextlib.suppress(psutil.Error):
+        words = process.cmdline() if process is not None and process.uids().real == os.getuid() else []
+        return folder.attempt_of(words[-1]) if LAUNCHER in words else None
+    return None
 
 
 def _parent(process: psutil.Process) -> psutil.Process | None:

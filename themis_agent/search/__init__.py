@@ -11,7 +11,7 @@ from themis_agent.search.curve_stopping import CurveStopping, curve_stopping
 from themis_agent.search.halving import Halving, iterations_of_budget, rungs, successive_halving
 from themis_agent.search.hyperband import Hyperband, bracket_sizes, hyperband
 from themis_agent.search.to_the_end import ToTheEnd, to_the_end
-from themis_agent.search.trials import Decision, Failed, Report, Trial
+from themis_agent.search.trials import Decision, Failed, Ranking, Report, Trial
 from themis_agent.search.tuner import Search, SearchTuner, Tuner
 from themis_agent.search.work import Bracket, Phase, Work, plain, single_job
 
@@ -23,6 +23,7 @@ __all__ = [
     "Halving",
     "Hyperband",
     "Phase",
+    "Ranking",
     "Report",
     "Search",
     "SearchTuner",

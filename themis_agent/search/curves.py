@@ -54,6 +54,31 @@ def possible_curves(losses: Sequence[tuple[float, float]]) -> tuple[Curve, ...]:
     return tuple(curve for curve in fitted if curve.error <= ABOUT_AS_WELL * best + tiny)
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """loss(k) = start + slope k, with slope <= 0."""
+
+    start: float
+    slope: float
+
+    def loss(self, iteration: float) -> float:
+        """The loss at an iteration."""
+        return self.start + self.slope * iteration
+
+
+def trend(losses: Sequence[tuple[float, float]]) -> Line:
+    """The least squares through the latest half of these (iteration, loss) pairs, at least `MIN_LOSSES` finite ones.
+
+    Losses that fall ever faster, as the power curves do not, may go on as they do now; rising ones count as constant.
+    """
+    finite = [(iteration, loss) for iteration, loss in losses if math.isfinite(loss)]
+    at, loss = np.array(finite[-max(len(finite) // 2, MIN_LOSSES) :]).T
+    spread = at - at.mean()
+    variance = float((spread**2).sum())
+    slope = min(float((spread * loss).sum()) / variance, 0.0) if variance > 0.0 else 0.0
+    return Line(float(loss.mean() - slope * at.mean()), slope)
+
+
 def _fit(at: np.ndarray, loss: np.ndarray, exponent: float) -> Curve:
     """Least squares; a rising curve is taken for a constant one."""
     x = (at + 1.0) ** -exponent

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from themis_agent.search.trials import Decision, Failed, Progress, Report, Trial
+from themis_agent.search.trials import Decision, Failed, Progress, Ranking, Report, Trial
 from themis_agent.search.work import Bracket, Phase, Work
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.gpus import Gpus
@@ -28,14 +28,20 @@ def survivors(trials: int, phases: int, eta: int) -> tuple[int, ...]:
 
 
 def rungs(trials: int, max_iterations: float, eta: int) -> tuple[float, ...]:
-    """The iterations at which phases end: the last one at `max_iterations`, each other at 1 / eta of the next.
-
-    So it is in a bracket of Hyperband. None ends before the first iteration.
-    """
+    """The iterations at which phases end, as in a bracket of Hyperband. None ends before the first iteration."""
     count = phase_count(trials, eta)
     while count > 1 and eta ** (count - 1) > max_iterations:
         count -= 1
-    return tuple(max_iterations / eta**left for left in range(count - 1, -1, -1))
+    return phase_ends(max_iterations, count, eta)
+
+
+def phase_ends(max_iterations: float, phases: int, eta: int) -> tuple[float, ...]:
+    """The last phase ends at `max_iterations`, each other at 1 / eta of the next.
+
+    Rounded up to whole iterations: a trial reports no others, so that it is at the next one that it is compared.
+    """
+    whole = [float(math.ceil(max_iterations / eta**left)) for left in range(phases - 1, 0, -1)]
+    return (*whole, float(max_iterations))
 
 
 def iterations_of_budget(trials: Sequence[Trial], budget_gpu_s: float, eta: int) -> tuple[float, ...]:
@@ -106,6 +112,14 @@ class Halving:
             return changed, ()
         return changed._next_phase()
 
+    def retry(self, failed: Sequence[Trial], phase: int) -> "Halving":
+        """The search in which trials that have failed run again: in the present phase, with those that run; without
+        any, in this phase, where the first of them failed."""
+        ids = {trial.id for trial in failed}
+        running = tuple(one for one in self.trials if one.trial.id not in ids and not one.failed)
+        again = tuple(Progress(trial) for trial in failed)
+        return replace(self, trials=(*running, *again), phase=self.phase if running else phase)
+
     def allocate(self, allocation: Mapping[str, Gpus]) -> "Halving":
         """The search whose trials run on these GPUs."""
         return replace(self, trials=tuple(replace(one, held=allocation.get(one.trial.id, ())) for one in self.trials))
@@ -118,8 +132,16 @@ class Halving:
         kept = ranked[: self.counts[self.phase + 1]]
         ids = {one.trial.id for one in kept}
         following = replace(self, trials=tuple(one for one in self.trials if one.trial.id in ids), phase=self.phase + 1)
-        stopped = [Decision(one.trial.id, "stop") for one in ranked[len(kept) :]]
-        return following, (*(Decision(one.trial.id, "promote", following.target) for one in kept), *stopped)
+        losses = [one.loss if math.isfinite(one.loss) else None for one in ranked]
+        return following, tuple(
+            Decision(
+                one.trial.id,
+                "promote" if one.trial.id in ids else "stop",
+                following.target if one.trial.id in ids else 0.0,
+                Ranking(self.phase, place, len(ranked), losses[place - 1], len(kept), losses[len(kept) - 1]),
+            )
+            for place, one in enumerate(ranked, 1)
+        )
 
 
 def _learn(progress: Progress, report: Report | Failed) -> Progress:

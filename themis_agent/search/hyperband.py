@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from themis_agent.search.halving import Halving, successive_halving
+from themis_agent.search.halving import Halving, phase_ends, successive_halving
 from themis_agent.search.trials import Decision, Failed, Report, Trial
 from themis_agent.search.work import Work
 from yarn_plugin.errors import BadInputError
@@ -17,11 +17,19 @@ from yarn_plugin.model.gpus import Gpus
 
 @dataclass(frozen=True, slots=True)
 class BracketSize:
-    """A bracket of algorithm 1: `trials` (n) start, each with `iterations` (r); `phases` (s + 1) in all."""
+    """A bracket of algorithm 1: `trials` (n) start, each with `iterations` (r); `phases` (s + 1) in all.
+
+    `ends`: the whole iterations at which they end, r eta^i rounded up.
+    """
 
     trials: int
     iterations: float
-    phases: int
+    ends: tuple[float, ...]
+
+    @property
+    def phases(self) -> int:
+        """How many there are."""
+        return len(self.ends)
 
 
 def bracket_sizes(max_iterations: float, eta: int = 2) -> tuple[BracketSize, ...]:
@@ -39,7 +47,9 @@ def bracket_sizes(max_iterations: float, eta: int = 2) -> tuple[BracketSize, ...
     while eta ** (largest + 1) <= max_iterations:
         largest += 1
     return tuple(
-        BracketSize(-(-(largest + 1) * eta**s // (s + 1)), max_iterations / eta**s, s + 1)
+        BracketSize(
+            -(-(largest + 1) * eta**s // (s + 1)), max_iterations / eta**s, phase_ends(max_iterations, s + 1, eta)
+        )
         for s in range(largest, -1, -1)
     )
 
@@ -78,8 +88,8 @@ class Hyperband:
 def hyperband(trials: Sequence[Trial], max_iterations: float, eta: int = 2, max_gpus: int | None = None) -> Hyperband:
     """A search over these trials, in this order: the first ones are those of the bracket with most trials.
 
-    A trial that is promoted trains on from where it is: in phase i it ends at r eta^i iterations, so phases after the
-    first add r eta^i - r eta^(i-1). `max_gpus`: cap on a trial's GPUs; None: the largest of the trials' own.
+    A trial that is promoted trains on from where it is: in phase i it ends at r eta^i iterations, rounded up, so
+    phases after the first add r eta^i - r eta^(i-1). `max_gpus`: cap on a trial's GPUs; None: the largest of their own.
 
     Raises:
         BadInputError: not as many trials as the brackets need; bad `max_iterations` or `eta`.
@@ -92,8 +102,7 @@ def hyperband(trials: Sequence[Trial], max_iterations: float, eta: int = 2, max_
         raise BadInputError("trials", sorted(trial.id for trial in trials), "two have the same id")
     brackets, start = [], 0
     for size in sizes:
-        ends = [size.iterations * eta**phase for phase in range(size.phases)]
-        added = [end - before for end, before in zip(ends, [0.0, *ends], strict=False)]
+        added = [end - before for end, before in zip(size.ends, (0.0, *size.ends), strict=False)]
         caps = None if max_gpus is None else [max_gpus] * size.phases
         brackets.append(successive_halving(trials[start : start + size.trials], added, eta, caps))
         start += size.trials

@@ -38,6 +38,11 @@ class ToTheEnd:
         complete = not after.failed and after.iteration >= after.trial.iterations
         return replace(self, trials=trials), (Decision(report.trial, "complete"),) if complete else ()
 
+    def retry(self, failed: Sequence[Trial]) -> "ToTheEnd":
+        """The search in which trials that have failed run again."""
+        again = {trial.id: Progress(trial) for trial in failed}
+        return replace(self, trials=tuple(again.get(one.trial.id, one) for one in self.trials))
+
     def allocate(self, allocation: Mapping[str, Gpus]) -> "ToTheEnd":
         """The search whose trials run on these GPUs."""
         return replace(self, trials=tuple(replace(one, held=allocation.get(one.trial.id, ())) for one in self.trials))

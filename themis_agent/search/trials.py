@@ -54,13 +54,30 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranking:
+    """How a trial compared with the others at the end of a phase: it was number `place`, from 1, of `trials` by `loss`.
+
+    `kept`: how many went on; `bar`: the loss of the last of these. None: of a trial that has reported no number.
+    """
+
+    phase: int
+    place: int
+    trials: int
+    loss: float | None
+    kept: int
+    bar: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """`stop`: end it and release its GPUs. `promote`: train it on, until iteration `until`. `complete`: it has reached
-    its end. A trial without a decision goes on; one that has reached the end of its phase waits."""
+    its end. A trial without a decision goes on; one that has reached the end of its phase waits. `ranking`: why, if
+    trials were compared."""
 
     trial: str
     kind: Literal["stop", "promote", "complete"]
     until: float = 0.0
+    ranking: Ranking | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

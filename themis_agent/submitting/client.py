@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 
+from themis_agent.agent.reopening import can_reopen
 from themis_agent.app_file import AppFile
 from themis_agent.local.driver import result
 from themis_agent.local.folder import Folder
@@ -48,14 +49,17 @@ def checked(app: AppFile, directory: Path, access: Access) -> Checked | None:
     return check(_request(app, directory, access))
 
 
-def submit(app: AppFile, directory: Path, access: Access, note: Callable[[str], object]) -> Search:
-    """Check a search and submit it. `directory`: of its file. `note`: called with what is worth knowing.
+def submit(
+    app: AppFile, directory: Path, access: Access, note: Callable[[str], object], replaces: bool = False
+) -> Search:
+    """Check a search and submit it. `directory`: of its file. `note`: called with what is worth knowing. `replaces`: an
+    earlier one of its name, which has ended.
 
     Raises:
         SubmissionError: something is wrong; nothing is left behind.
         ManagerError, NotAcceptedError, ArbiterError: YARN or the arbiter refuses, or is away.
     """
-    request = _request(app, directory, access)
+    request = replace(_request(app, directory, access), replaces=replaces)
     found = check(request)
     assert found is not None
     for line in found.notes:
@@ -78,8 +82,9 @@ def submission_in(folder: Path) -> Submission:
         raise BadInputError("DIR", str(Folder(folder)), f"its {submission.FILE} is damaged") from None
 
 
-def resume(folder: Path, access: Access, note: Callable[[str], object]) -> Search:
-    """Go on with a submitted search whose application has ended, in a new application.
+def resume(folder: Path, access: Access, note: Callable[[str], object], retry_failed: bool = False) -> Search:
+    """Go on with a submitted search whose application has ended, in a new application. `retry_failed`: trials that
+    have failed are tried again.
 
     Raises:
         SubmissionError: it still runs, or has ended, or something is wrong.
@@ -94,11 +99,14 @@ def resume(folder: Path, access: Access, note: Callable[[str], object]) -> Searc
     if known is not None and not known.has_ended:
         raise SubmissionError([f"{Folder(folder)}: {earlier.yarn_app} still runs this search"])
     state = state_of(folder)
-    if state is not None and state.finished:
-        raise SubmissionError([f"{Folder(folder)}: its search has ended: {result(state).reason}"])
+    if state is not None and state.finished and not can_reopen(state, retry_failed):
+        advice = "; --retry-failed tries those again that failed" if can_reopen(state, True) else ""
+        advice += "; `themis-agent submit --replace` begins a new one in its place"
+        raise SubmissionError([f"{Folder(folder)}: its search has ended: {result(state).reason}{advice}"])
     own = ":".join(entry for entry in earlier.class_path if not entry.startswith(f"{submission.JARS}/"))
     queue = known.queue if known is not None else None
     request = _request(app, directory, replace(access, queue=queue or None, class_path=own or None))
+    request = replace(request, retry_failed=retry_failed)
     found = check(request, goes_on=True)
     assert found is not None
     for line in found.notes:

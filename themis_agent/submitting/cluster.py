@@ -29,15 +29,24 @@ class ClusterFacts:
     limits: Mapping[str, int]
     isolates_gpus: bool = False
 
-    def gpu_nodes(self, partition: str) -> dict[str, Resources]:
-        """The nodes with GPUs in a partition; "": those without label."""
-        inside = {node: one for node, one in self.nodes.items() if self.partitions.get(node, "") == partition}
+    def gpu_nodes(self, partition: str | None) -> dict[str, Resources]:
+        """The nodes with GPUs in a partition; "": those without label; None: in any."""
+        inside = {
+            node: one
+            for node, one in self.nodes.items()
+            if partition is None or self.partitions.get(node, "") == partition
+        }
         return {node: one for node, one in inside.items() if one[GPU]}
 
-    def partition_of(self, queue: str) -> str:
-        """The partition of containers of a queue, which may be one that a submission creates."""
-        known = self.queues.get(queue) or self.queues.get(queue.rpartition(".")[0])
-        return known.default_partition if known is not None else ""
+    def partition_of(self, queue: str) -> str | None:
+        """The partition of containers of a queue, which may be one that a submission creates; None if it is not known,
+        as there is no such queue."""
+        known, parent = self.queues.get(queue), self.queues.get(queue.rpartition(".")[0])
+        if known is None and parent is not None and parent.makes_leaves:
+            known = parent
+        if known is None:
+            return None if self.queues else ""
+        return known.default_partition
 
 
 def observe(manager: ResourceManager) -> ClusterFacts:
@@ -73,11 +82,13 @@ def queue_problem(cluster: ClusterFacts, queue: str) -> str | None:
     return None if leaf.state == "RUNNING" else f"--queue {queue!r}: is {leaf.state.lower() or 'not running'}"
 
 
-def fit_problems(app: AppFile, cluster: ClusterFacts, partition: str) -> Iterator[str]:
-    """Why no trial could run on the cluster's GPUs."""
+def fit_problems(app: AppFile, cluster: ClusterFacts, partition: str | None) -> Iterator[str]:
+    """Why no trial could run on the cluster's GPUs. `partition`: None if it is not known."""
     nodes = cluster.gpu_nodes(partition)
     if not nodes:
-        yield f"ResourceManager {cluster.url}: no node {_where(partition)}has GPUs ({GPU}), which trials need"
+        others = "without a label " if not partition and cluster.gpu_nodes(None) else ""
+        where = f"{_where(partition)}{others}"
+        yield f"ResourceManager {cluster.url}: no node {where}has GPUs ({GPU}), which trials need"
         return
     total, largest = sum(one[GPU] for one in nodes.values()), max(one[GPU] for one in nodes.values())
     smallest = app.gpus_per_trial.min
@@ -102,5 +113,5 @@ def notes(app: AppFile, cluster: ClusterFacts, partition: str) -> Iterator[str]:
         )
 
 
-def _where(partition: str) -> str:
+def _where(partition: str | None) -> str:
     return f"of partition {partition} " if partition else ""

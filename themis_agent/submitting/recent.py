@@ -19,6 +19,12 @@ def note(app: str, folder: Folder) -> None:
         files.write_private(_file(app), f"{folder}\n")
 
 
+def forget(app: str) -> None:
+    """Forget an application whose folder is another's now. Idempotent."""
+    with contextlib.suppress(OSError):
+        _file(app).unlink(missing_ok=True)
+
+
 def folder_of(app: str) -> Path | None:
     """The folder of an application, or a copy of it; None if it is not known, or not there any more.
 

@@ -1,5 +1,7 @@
 """A search to submit, and everything that could keep it from running, checked before anything is made."""
 
+import contextlib
+import itertools
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -7,14 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from pydantic import ValidationError
+
 from themis_agent.app_file import AppFile
 from themis_agent.errors import StoreError
-from themis_agent.local import stored_folder
-from themis_agent.submitting import cluster, localised, packages
+from themis_agent.local import replacing, stored_folder
+from themis_agent.local.folder import Folder, folder_at
+from themis_agent.submitting import applications, cluster, localised, packages
 from themis_agent.submitting.cluster import ClusterFacts
 from themis_agent.submitting.localised import Given
 from themis_agent.trial.store import hdfs_at
 from themis_agent.trial.webhdfs import HdfsStore
+from themis_agent.yarn import submission
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError
 from yarn_plugin.errors import ReportedError, os_reason
@@ -38,7 +44,8 @@ class SubmissionError(ReportedError):
 class Request:
     """`directory`: of the file of the search, whose paths are relative to it. `queue`: None: the pool's, or one below
     it with the name of the search. `class_path`: of Hadoop's clients on the nodes; None: staged with the agent's code.
-    `master_memory_mb`: of the application master's container."""
+    `master_memory_mb`: of the application master's container. `retry_failed`: trials of a search that goes on are tried
+    again if they have failed. `replaces`: an earlier search in its folder, which has ended, is removed."""
 
     app: AppFile
     directory: Path
@@ -47,6 +54,8 @@ class Request:
     queue: str | None = None
     class_path: str | None = None
     master_memory_mb: int = MASTER_MEMORY_MB
+    retry_failed: bool = False
+    replaces: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ def check(request: Request, goes_on: bool = False) -> Checked | None:
         SubmissionError: something is wrong; it has all problems.
     """
     app, files, facts, pool = request.app, list[Given](), None, None
-    problems = list(_store_problems(app, goes_on))
+    problems = list(_store_problems(request, goes_on))
     if not goes_on:
         files, wrong = localised.given(app, request.directory)
         problems += [*wrong, *_python_problems(app, files)]
@@ -97,7 +106,7 @@ def check(request: Request, goes_on: bool = False) -> Checked | None:
         problems += [*cluster.fit_problems(app, facts, partition), *_master_problems(request, facts)]
     if problems:
         raise SubmissionError(problems)
-    if facts is None or request.arbiter is None or pool is None:
+    if facts is None or request.arbiter is None or pool is None or partition is None:
         return None
     notes = list(cluster.notes(app, facts, partition))
     folder = folder_of(app)
@@ -165,7 +174,8 @@ def _python_problems(app: AppFile, files: list[Given]) -> Iterator[str]:
         )
 
 
-def _store_problems(app: AppFile, goes_on: bool) -> Iterator[str]:
+def _store_problems(request: Request, goes_on: bool) -> Iterator[str]:
+    app = request.app
     if app.checkpoint is None:
         yield (
             "checkpoint: required; must be file:///PATH, a folder on a file system that all nodes share, or "
@@ -174,28 +184,69 @@ def _store_problems(app: AppFile, goes_on: bool) -> Iterator[str]:
         return
     store, where = store_of(app), f"checkpoint {app.checkpoint!r}"
     if not isinstance(store, Path):
-        yield from _problems_in(store, app, goes_on)
+        yield from _problems_in(store, request, goes_on)
         return
     folder = store / app.name
     try:
         if not goes_on and folder.exists() and any(folder.iterdir()):
-            yield f"name {app.name!r}: {folder} is not empty; give another name, or `themis-agent resume {folder}`"
+            yield from _problems_of_earlier(request, Folder(folder))
         with tempfile.TemporaryFile(dir=store) as file:
             file.write(b"checked")
     except OSError as problem:
         yield f"{where}: cannot be written: {os_reason(problem)}"
 
 
-def _problems_in(store: HdfsStore, app: AppFile, goes_on: bool) -> Iterator[str]:
+def _problems_in(store: HdfsStore, request: Request, goes_on: bool) -> Iterator[str]:
+    app = request.app
     name = f".checked-{secrets.token_hex(4)}"
     try:
         if app.name in store.names("") and store.names(app.name) and not goes_on:
-            place = store.url_of(app.name)
-            yield f"name {app.name!r}: {place} is not empty; give another name, or `themis-agent resume {place}`"
+            yield from _problems_of_earlier(request, folder_at(store.url_of(app.name)))
         store.write(name, b"checked")
         store.remove(name)
     except StoreError as problem:
         yield f"checkpoint {app.checkpoint!r}: {problem}"
+
+
+def _problems_of_earlier(request: Request, folder: Folder) -> Iterator[str]:
+    """What there is to say about what is in the folder of a search already."""
+    where = f"name {request.app.name!r}: {folder}"
+    if not folder.exists:
+        yield f"{where} is not empty, and holds no search; give another name"
+        return
+    if request.replaces:
+        running = _running(request.manager, folder)
+        if running is not None:
+            yield f"{where}: {running} still runs its search; `themis-agent stop {folder}` suspends that"
+        return
+    earlier, _ = folder.load()
+    found = replacing.differences(earlier, request.app.model_copy(update={"checkpoint": earlier.checkpoint}))
+    what = f"holds a search with another {found}" if found else "holds this search already"
+    yield (
+        f"{where} {what}; `themis-agent resume {folder}` goes on with that, --replace (from a program, replace=True) "
+        f"removes it, and another name, such as {_free_name(folder, request.app.name)}, keeps both"
+    )
+
+
+def _running(manager: ResourceManager, folder: Folder) -> str | None:
+    """The application that runs the search of a folder; None: it has ended, or the search was not submitted."""
+    if not submission.is_in(folder.root):
+        return None
+    # That the ResourceManager is away is a problem of its own; a damaged file is replaced.
+    with contextlib.suppress(ManagerError, ValidationError):
+        app = submission.read(folder.root).yarn_app
+        known = applications.get(manager, app)
+        return app if known is not None and not known.has_ended else None
+    return None
+
+
+def _free_name(folder: Folder, name: str) -> str:
+    """A numbered name that no other search has there."""
+    if folder.store is None:
+        taken = {one.name for one in folder.root.parent.iterdir()}
+    else:
+        taken = set(hdfs_at(folder.store.url.rpartition("/")[0]).names(""))
+    return next(one for one in (f"{name}-{number}" for number in itertools.count(2)) if one not in taken)
 
 
 def _master_problems(request: Request, facts: ClusterFacts) -> Iterator[str]:

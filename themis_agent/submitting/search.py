@@ -74,8 +74,10 @@ class Search:
         said = f": {ended.diagnostics}" if ended.diagnostics else ""
         return replace(found, succeeded=False, reason=f"YARN ended {self.application} as {ended.state}{said}")
 
-    def stop(self, kill: bool = False) -> None:
-        """Stop the search; its trials save checkpoints. `kill`: have YARN end the application at once.
+    def stop(self, kill: bool = False, for_good: bool = False) -> None:
+        """Stop the search; its trials save checkpoints, and `themis-agent resume` goes on with it.
+
+        `for_good`: it has ended then. `kill`: have YARN end the application at once.
 
         Raises:
             StopError: the agent was not reached, or refused.
@@ -83,7 +85,7 @@ class Search:
         if kill:
             stopping.kill(self._manager, self.application)
         else:
-            stopping.stop(self.folder, self.application, self._manager)
+            stopping.stop(self.folder, self.application, self._manager, for_good)
 
     def _known(self) -> Listed:
         return stopping.known(self._manager, self.application)

@@ -1,4 +1,4 @@
-"""Stopping a search by its agent, or killing its application by YARN.
+"""Suspending or ending a search by its agent, or killing its application by YARN.
 
 The token of a search is sent to nobody but its agent: the folder must be the user's own, and the address in it the one
 that the ResourceManager has of the application master. After an agent has died, somebody else may listen there.
@@ -32,8 +32,8 @@ class StopError(ReportedError):
     """The agent of a search was not reached, or refused."""
 
 
-def stop(folder: Path, application: str | None, manager: ResourceManager | None) -> None:
-    """Ask the agent of a search to stop it. `application`: YARN's id; None: it runs on this machine.
+def stop(folder: Path, application: str | None, manager: ResourceManager | None, for_good: bool = False) -> None:
+    """Ask the agent of a search to suspend it, or to end it. `application`: YARN's id; None: it runs on this machine.
 
     Raises:
         StopError: it was not reached, or refused.
@@ -52,8 +52,9 @@ def stop(folder: Path, application: str | None, manager: ResourceManager | None)
     with requests.Session() as session:
         session.trust_env = False
         headers = {"Authorization": f"Bearer {token}"}
+        what = "stop" if for_good else "suspend"
         try:
-            answer = session.post(f"{url}/v1/stop", headers=headers, timeout=ANSWER_S, allow_redirects=False)
+            answer = session.post(f"{url}/v1/{what}", headers=headers, timeout=ANSWER_S, allow_redirects=False)
         except requests.RequestException:
             advice = "use --kill" if application is not None else "`themis-agent resume DIR` goes on with the search"
             raise StopError(f"the agent at {url} does not answer; {advice}") from None

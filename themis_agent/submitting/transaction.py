@@ -1,5 +1,6 @@
 """Submits a search as a transaction: each step is undone if a later one fails, so that nothing is half-submitted."""
 
+import contextlib
 import logging
 import platform
 import secrets
@@ -10,8 +11,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
+
+from pydantic import ValidationError
 
 from themis_agent.app_file import AppFile
 from themis_agent.local import stored_folder
@@ -46,9 +50,35 @@ def submit(checked: Checked) -> Submission:
     """
     request, folder = checked.request, checked.folder
     with _reported(folder), ExitStack() as undo:
+        remove_earlier = _set_aside(folder, undo) if request.replaces else None
         _claim(folder, request, undo)
         given = tuple(localised(one, Folder(folder)) for one in checked.files)
-        return _submit(checked, given, undo)
+        done = _submit(checked, given, undo)
+    if remove_earlier is not None:
+        remove_earlier()
+    return done
+
+
+def _set_aside(folder: Path, undo: ExitStack) -> Callable[[], object] | None:
+    """Make room for a search where an earlier one is, if there is one; returns what removes that in the end."""
+    store, aside = Folder(folder).store, f".replaced-{secrets.token_hex(4)}"
+    with contextlib.suppress(OSError, ValidationError):
+        undo.callback(recent.note, (earlier := submission.read(folder).yarn_app), Folder(folder))
+        recent.forget(earlier)
+    if store is None:
+        if not folder.exists():
+            return None
+        moved = folder.with_name(f".{folder.name}{aside}")
+        folder.rename(moved)
+        undo.callback(moved.rename, folder)
+        return partial(shutil.rmtree, moved, ignore_errors=True)
+    above, name = hdfs_at(store.url.rpartition("/")[0]), unquote(store.url.rpartition("/")[2])
+    if name not in above.names(""):
+        return None
+    moved_name = f".{name}{aside}"
+    above.rename(name, moved_name)
+    undo.callback(_tried, f"the earlier search is in {above.url}/{moved_name}", above.rename, moved_name, name)
+    return partial(_tried, f"{above.url}/{moved_name} is left behind", above.remove, moved_name)
 
 
 def _claim(folder: Path, request: Request, undo: ExitStack) -> None:
@@ -118,6 +148,7 @@ def _submit(
             "yarn_app": app,
             "partition": checked.partition,
             "isolates_gpus": checked.isolates_gpus,
+            "retry_failed": request.retry_failed,
             "arbiter": ArbiterAccess(url=arbiter.url, app=registered.app, ca=_certificates(arbiter, folder)),
         }
     )

@@ -12,7 +12,6 @@ from themis_agent.agent.events import (
     LauncherEnded,
     LeaseEnded,
     LeasesRead,
-    Reported,
     Restarted,
     Revoked,
     Suspended,
@@ -47,7 +46,7 @@ def changes(before: State, after: State, event: Event, at: float, metric: str) -
         if old is not trial:
             yield from _of_attempt(old, trial, after, event, at)
             yield from _of_store(old, trial)
-            yield from _of_fate(before, after, old, trial, event, metric)
+            yield from _of_fate(after, old, trial, metric)
 
 
 def metric_text(value: float | None) -> str:
@@ -79,6 +78,8 @@ def _of_search(before: State, after: State, event: Event, at: float) -> Iterator
             yield Change("", f"no longer holds {gpus(cells)}: the lease has ended")
         case Restarted():
             yield Change("", f"went on with a new agent; {count(len(event.running), 'launcher')} still ran", "warn")
+            if before.outcome is not None and after.outcome is None:
+                yield Change("", f"goes on, although it was over: {before.outcome.reason}", "good")
         case ArbiterRefused():
             problem = f"the arbiter does not listen to it: {event.problem}"
             yield Change("", f"gets no more GPUs, starts no trials: {problem}", "bad")
@@ -168,13 +169,12 @@ def _of_store(old: TrialState, new: TrialState) -> Iterator[Change]:
         yield Change(new.id, f"can store checkpoints again; the newest is of step {new.checkpoint:g}")
 
 
-def _of_fate(
-    before: State, after: State, old: TrialState, new: TrialState, event: Event, metric: str
-) -> Iterator[Change]:
+def _of_fate(after: State, old: TrialState, new: TrialState, metric: str) -> Iterator[Change]:
+    ranked = _ranked(new, after, metric) if new.ranking is not old.ranking else ""
     if new.rung > old.rung:
-        text = f"was promoted to rung {new.rung}, until step {new.until:g}"
-        yield Change(new.id, text + _ranked(before, after, old, event, metric), "good", "training")
-    elif new.fate == old.fate:
+        more = "" if new.fate == "pruned" else ranked
+        yield Change(new.id, f"was promoted to rung {new.rung}, until step {new.until:g}{more}", "good", "training")
+    if new.fate == old.fate:
         return
     value = f"{metric} {metric_text(after.metric(new))}"
     match new.fate:
@@ -187,7 +187,7 @@ def _of_fate(
             text = f"was pruned at step {new.step:g}: its curve will not reach the best {metric} so far{known}"
             yield Change(new.id, text, fate="pruned")
         case "pruned":
-            text = f"was pruned at step {new.step:g}{_ranked(before, after, old, event, metric)}"
+            text = f"was pruned at step {new.step:g}{ranked}"
             yield Change(new.id, text, fate="pruned")
         case "complete":
             yield Change(new.id, f"is complete at step {new.step:g} with {value}", "good", "complete")
@@ -195,33 +195,27 @@ def _of_fate(
             yield Change(new.id, f"failed at step {new.step:g}: {new.error}", "bad", "failed", new.last_lines)
         case "stopped":
             yield Change(new.id, f"was stopped at step {new.step:g} with the search", fate="stopped")
+        case "training" if old.fate == "failed":
+            yield Change(new.id, "is tried again")
         case "training":
             pass
 
 
-def _ranked(before: State, after: State, trial: TrialState, event: Event, metric: str) -> str:
-    """How a trial compares with the others of its rung when that has ended.
-
-    By the losses before the event, which ended the rung: afterwards, steps of the next rung may count already.
-    """
-    sign = -1.0 if after.settings.maximize else 1.0
-    found = []
-    for one in before.trials.values():
-        if (one.bracket, one.rung) == (trial.bracket, trial.rung) and one.fate in ("training", "paused"):
-            is_new = isinstance(event, Reported) and event.trial == one.id and event.metric is not None
-            loss = sign * event.metric if is_new else one.loss  # type: ignore[union-attr, operator]
-            if loss is not None:
-                found.append((loss, one.id))
-    found.sort()
-    place = next((place for place, (_, name) in enumerate(found) if name == trial.id), None)
-    if place is None:
+def _ranked(trial: TrialState, after: State, metric: str) -> str:
+    """How a trial compared with the others of its rung when that had ended."""
+    found = trial.ranking
+    if found is None:
         return ""
+    sign = -1.0 if after.settings.maximize else 1.0
+
+    def shown(loss: float | None) -> str:
+        return metric_text(None if loss is None else sign * loss)
+
     text = (
-        f": number {place + 1} of {len(found)} in rung {trial.rung} of bracket {trial.bracket} by {metric},"
-        f" {metric_text(sign * found[place][0])}"
+        f": number {found.place} of {found.trials} in rung {found.phase} of bracket {trial.bracket} by {metric},"
+        f" {shown(found.loss)}"
     )
-    kept = [loss for loss, name in found if after.trials[name].rung > trial.rung]
-    if kept and place >= len(kept):
-        best = "the best goes on, with" if len(kept) == 1 else f"the best {len(kept)} go on, the last of them with"
-        return f"{text}; {best} {metric_text(sign * kept[-1])}"
-    return text
+    if found.place <= found.kept:
+        return text
+    best = "the best goes on, with" if found.kept == 1 else f"the best {found.kept} go on, the last of them with"
+    return f"{text}; {best} {shown(found.bar)}"

@@ -19,6 +19,8 @@ def standing(shown: Snapshot, is_running: bool) -> str:
     if state.outcome is not None:
         ended = "" if state.finished else "; its trials are being stopped"
         return f"The search is over: {state.outcome.reason}{ended}."
+    if not is_running and state.suspended:
+        return "The search is suspended; `themis-agent resume DIR` goes on with it."
     if not is_running:
         when = clock(shown.wall)
         return f"No agent runs this search; the last event was at {when}. `themis-agent resume DIR` goes on with it."
@@ -59,7 +61,7 @@ def _waiting(state: State, trial: TrialState) -> str:
     held, busy, needed = state.gpus, state.busy, state.settings.min_gpus
     free = held.keys() - busy
     if state.suspended:
-        return "waits: the agent is being suspended"
+        return "waits: the search is suspended"
     if not held:
         return "waits for GPUs: the search holds none"
     if len(free) < needed:

@@ -152,11 +152,14 @@ class ApplicationMaster:
         node end it, and start it no more."""
         self._scheduler.releaseAssignedContainer(container._java.getId())
 
-    def finish(self, succeeded: bool = True, message: str = "", tracking_url: str = "") -> None:
-        """Unregister from the ResourceManager, which ends the application, and stop the clients."""
-        statuses = self._yarn.api.records.FinalApplicationStatus
-        status = statuses.SUCCEEDED if succeeded else statuses.FAILED
-        self._scheduler.unregisterApplicationMaster(status, message, tracking_url)
+    def finish(self, succeeded: bool | None = True, message: str = "", tracking_url: str = "") -> None:
+        """Unregister from the ResourceManager, which ends the application, and stop the clients.
+
+        `succeeded`: None if its user has stopped it before that could be said: KILLED.
+        """
+        status = {True: "SUCCEEDED", False: "FAILED", None: "KILLED"}[succeeded]
+        final = self._yarn.api.records.FinalApplicationStatus.valueOf(status)
+        self._scheduler.unregisterApplicationMaster(final, message, tracking_url)
         self._nodes.stop()
         self._scheduler.stop()
 

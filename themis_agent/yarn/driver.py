@@ -87,8 +87,8 @@ class Driver:
         if self._failure is not None:
             raise self._failure
 
-    def finish(self, succeeded: bool, message: str) -> None:
-        """End the application."""
+    def finish(self, succeeded: bool | None, message: str) -> None:
+        """End the application; `succeeded`: None if it was suspended."""
         self._over.set()
         self._thread.join()
         self.check()

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -62,7 +63,7 @@ class Search:
         self._link: ArbiterLink
 
     def run(self, master: ApplicationMaster) -> None:
-        """Run the search until it ends, and the application with it.
+        """Run the search until it ends or is suspended, and the application with it.
 
         Raises:
             SupersededAttemptError: a later attempt runs it.
@@ -99,7 +100,7 @@ class Search:
         with serving(served, self._listener):
             self._driver.start()
             self._link.start()
-            self._agent.run(lambda state: begun.done() and state is not None and state.finished, self._idle)
+            self._agent.run(lambda state: begun.done() and state is not None and state.is_at_rest, self._idle)
             self._end()
 
     def _begin(self, launches: Launches) -> Future[None]:
@@ -111,7 +112,11 @@ class Search:
         log.info("%s goes on as attempt %d: %d launchers", self._app.name, self._fence.attempt, len(launchers))
         # Those that are gone end after this event, with what they had to say.
         running = tuple(events.Running(one.trial, one.epoch, one.number) for one in launchers)
-        begun = self._agent.put(events.Restarted(running, registered_as=registered_as))
+        restarted = events.Restarted(running, registered_as=registered_as)
+        if registered_as != state.registered_as:
+            # A user has resumed it. YARN starts attempts again by itself, in the same application.
+            restarted = replace(restarted, reopens=True, retry_failed=self._submission.retry_failed)
+        begun = self._agent.put(restarted)
         self._driver.adopt(launchers)
         return begun
 
@@ -148,7 +153,10 @@ class Search:
             log.warning("storage: not all of the search could be written there")
         self._link.leave(LEAVE_S)
         self._fence.check()
-        self._driver.finish(found.succeeded, sentence(self._app, found))
+        if state.finished:
+            self._driver.finish(found.succeeded, sentence(self._app, found))
+        else:
+            self._driver.finish(None, f"suspended; `themis-agent resume {self._folder}` goes on with it")
 
 
 def progress(state: State) -> float:

@@ -70,7 +70,7 @@ class Submission(Part):
     None: processes.
     `isolates_gpus`: NodeManagers show a container its own GPUs alone: trials use those that they see. If not, they use
     those that are leased. `attempts_before`: the number of the agent's last attempt in earlier applications, for a
-    search that is resumed.
+    search that is resumed. `retry_failed`: it then tries trials again that have failed.
     """
 
     yarn_app: str
@@ -87,6 +87,7 @@ class Submission(Part):
     image: str | None = None
     isolates_gpus: bool = False
     attempts_before: Annotated[int, Field(ge=0)] = 0
+    retry_failed: bool = False
 
     def words(self, module: str, *arguments: str, waits_in: str | None = None) -> list[str]:
         """The command of a module of ours in a container. `waits_in`: a folder; see `start`."""
