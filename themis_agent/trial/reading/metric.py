@@ -106,4 +106,4 @@ def _before(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    return [word.lower() for word in _SEPARATORS.split(text) if word]
+    return [bare.lower() for word in _SEPARATORS.split(text) if (bare := word.strip("'"))]

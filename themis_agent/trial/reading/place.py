@@ -20,6 +20,7 @@ _STEP_WORDS = tuple(
     for words in (("global_step", "global step"), ("step", "iter", "iteration"), ("batch", "round", "update"))
 )
 _TQDM = re.compile(r"(?:\||%|:|^)\s*(\d+)/(\d+) \[\d*:?\d\d:\d\d")
+_BEGUN_LINE = re.compile(r"[^\[]*\d+/\d+ \[[\d:?]+<[^\]]*\]\s*(?=[A-Za-z\d{\[|])")
 _ENDLESS_TQDM = re.compile(r"(?:^|\s)(\d+)it \[\d\d:\d\d")
 _KERAS = re.compile(r"^\s*(\d+)/(\d+|Unknown)\s(?!\s*\d\d?:\d\d)")
 _RICH = re.compile(r"[━╸╺─]\s*(\d+)/(\d+)\s")
@@ -71,6 +72,12 @@ def place_of(text: str) -> Place:
     if found := _INDEX.match(text):
         return Place(int(found[1] or found[2]), None, epoch, index=True)
     return Place(epoch=epoch) if epoch is not None else NOWHERE
+
+
+def split_bar(line: str) -> tuple[str, str]:
+    """A bar, and what a program printed behind it, on the same line; "": nothing."""
+    found = _BEGUN_LINE.match(line)
+    return (line[: found.end()], line[found.end() :]) if found else (line, "")
 
 
 def header_of(text: str) -> Place:

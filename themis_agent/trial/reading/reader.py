@@ -9,7 +9,7 @@ from themis_agent.trial.reading.metric import Metric, Value, other_names
 from themis_agent.trial.reading.numbering import Numbering, Steps, is_step
 from themis_agent.trial.reading.numbers import parsed, whole
 from themis_agent.trial.reading.pairs import Table, of_mapping
-from themis_agent.trial.reading.place import NOWHERE, OUT_OF_RANGE, Place, header_of, place_of
+from themis_agent.trial.reading.place import NOWHERE, OUT_OF_RANGE, Place, header_of, place_of, split_bar
 from themis_agent.trial.reading.times import iteration_s
 
 MAX_NAMES = 8
@@ -63,9 +63,13 @@ class LogReader:
         self.held: Reading | None = None
 
     def read(self, line: str) -> tuple[Reading, ...]:
-        """What follows from this line. The value of a progress bar that may draw the same step again is held back
-        until the next step, or `release`.
+        """What follows from this line. The value at the end of a progress bar, which may draw it again, is held back
+        until the next step, or `release`. Before its end a bar may show a step behind the value.
         """
+        bar, rest = split_bar(line)
+        return (*self._read(bar), *self._read(rest)) if rest else self._read(line)
+
+    def _read(self, line: str) -> tuple[Reading, ...]:
         if self._pattern is not None:
             return self._read_pattern(line, self._pattern)
         text = of_mapping(line) or self._table.row(line)
@@ -130,7 +134,7 @@ class LogReader:
                 self.held = reading
             return ()
         before = self.release()
-        if not place.redrawn or not math.isfinite(value):
+        if not place.redrawn or place.step != place.total or not math.isfinite(value):
             return (*before, reading)
         self.held = reading
         return before
