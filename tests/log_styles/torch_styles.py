@@ -116,7 +116,7 @@ def lightning(truth, metric, each_epoch, bar="tqdm", test=False):
 
     class Written(lightning.Callback):
         def on_train_batch_end(self, trainer, *_):
-            if not each_epoch:
+            if not each_epoch and metric in trainer.callback_metrics:
                 truth.add(trainer.global_step, trainer.callback_metrics[metric])
 
         def on_validation_end(self, trainer, _):

@@ -15,7 +15,7 @@ STEPS, EPOCHS, COUNTED = Steps.STEPS, Steps.EPOCHS, Steps.COUNTED
 def read(lines, metric="loss", **given):
     """The reader of a log, and the values that it found."""
     reader = LogReader(metric, **given)
-    found = [one for line in lines for one in reader.read(line)] + [*reader.release()]
+    found = [one for line in lines for one in reader.read(line)] + [*reader.release(has_ended=True)]
     return reader, [(one.step, one.value) for one in found if one.value is not None]
 
 
@@ -129,6 +129,25 @@ LOGS = {
             (2, 0.5), (2, 0.45), (4, 0.4), (4, 0.39), (1, 0.3), (4, 0.2), (4, 0.1),
         ),
         [(2, 0.5), (4, 0.39), (5, 0.3), (8, 0.1)],
+        STEPS,
+    ),
+    "a bar that is emptied": (
+        each(
+            "Epoch {}:  50%|█| {}/4 [00:00<00:00, 1.00it/s, loss={}]",
+            (0, 2, 0.5), (0, 4, 0.4), (0, 0, 0.4), (1, 0, 0.4), (1, 2, 0.3), (1, 4, 0.2), (1, 0, 0.2),
+        ),
+        [(2, 0.5), (4, 0.4), (6, 0.3), (8, 0.2)],
+        STEPS,
+    ),
+    "evaluations in a bar": (
+        [
+            *each("Epoch {}:  50%|█| {}/4 [00:00<00:00, 1.00it/s]", (0, 2), (0, 4)),
+            *each(
+                "Epoch {}:  50%|█| {}/4 [00:00<00:00, 1.00it/s, loss={}]",
+                (0, 4, 0.5), (1, 0, 0.5), (1, 2, 0.5), (1, 4, 0.5), (1, 4, 0.3), (2, 2, 0.3), (2, 4, 0.3), (2, 4, 0.1),
+            ),
+        ],
+        [(4, 0.5), (8, 0.3), (12, 0.1)],
         STEPS,
     ),
     "rounds from 0": (each("[{}]\ttrain-loss:{}", (0, 0.5), (1, 0.4)), [(1, 0.5), (2, 0.4)], STEPS),

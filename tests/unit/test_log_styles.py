@@ -21,7 +21,7 @@ def read(style, chunk):
     found = []
     for start in range(0, len(data), chunk):
         found += [one for line in lines.cut(data[start : start + chunk]) for one in reader.read(line)]
-    found += [one for line in lines.end() for one in reader.read(line)] + [*reader.release()]
+    found += [one for line in lines.end() for one in reader.read(line)] + [*reader.release(has_ended=True)]
     return truth, reader, [(one.step, one.value) for one in found if one.value is not None]
 
 

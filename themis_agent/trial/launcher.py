@@ -307,11 +307,11 @@ class Launcher:
             if self._reader.held is not before:
                 self._held_since = time.monotonic()
 
-    def note_held(self, after_s: float = 0.0) -> None:
-        """The value of a progress bar that has not been drawn again for so long."""
+    def note_held(self, after_s: float = 0.0, has_ended: bool = False) -> None:
+        """The value of a progress bar that has not been drawn again for so long, or will not be."""
         if not self._script_reports and time.monotonic() >= self._held_since + after_s:
-            self._held_since = math.inf
-            self._note_readings(self._reader.release())
+            self._note_readings(self._reader.release(has_ended))
+            self._held_since = math.inf if self._reader.held is None else self._held_since
 
     def _note_readings(self, readings: tuple[Reading, ...]) -> None:
         for one in readings:
@@ -487,7 +487,7 @@ class _Run:
             self._read_output(member)
             self._note_lines(member, self._lines[member.rank].end())
             self._files[member.rank].close()
-        self._launcher.note_held()
+        self._launcher.note_held(has_ended=True)
         self._read_reports()
         self._look_for_checkpoint()
         self._finish_uploads()

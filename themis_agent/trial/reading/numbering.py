@@ -92,7 +92,9 @@ class Numbering:
         elif header.step is not None:
             self._header = Place(step=header.step, epoch=self._header.epoch)
         self._note_zero(place.epoch)
-        is_bar = place.redrawn and place.epoch is None and at.kind == _STEP and place.total == at.total
+        is_bar = (
+            place.redrawn and place.epoch is None and at.epoch is None and at.kind == _STEP and place.total == at.total
+        )
         if is_bar and place.step is not None and at.raw is not None and place.step < at.raw:
             self._go_on_from(place.step, None)
             at.raw = place.step
@@ -179,6 +181,9 @@ class Numbering:
         at = self._at
         if is_next and at.kind == _STEP:
             return True
+        if epoch is not None and epoch == at.epoch:
+            # Another bar within the epoch, or the same one, which is emptied for the next.
+            return False
         if self._may_go_back:
             was_at_end = at.base > 0 or (at.total is not None and (at.raw or 0) >= at.total)
             return epoch is None and raw <= at.first and was_at_end

@@ -59,12 +59,16 @@ class LogReader:
         self._numbering = Numbering(resumed, saved)
         self._used: Value | None = None
         self._names: list[str] = []
+        self._total_without_value: int | None = None
+        self._at_ends = False
         self.source: Source | None = None
         self.held: Reading | None = None
 
     def read(self, line: str) -> tuple[Reading, ...]:
         """What follows from this line. The value at the end of a progress bar, which may draw it again, is held back
         until the next step, or `release`. Before its end a bar may show a step behind the value.
+
+        A metric that a bar shows at its end first is of an evaluation: the bar goes on to show the last one.
         """
         bar, rest = split_bar(line)
         return (*self._read(bar), *self._read(rest)) if rest else self._read(line)
@@ -82,8 +86,10 @@ class LogReader:
             return self._pass_by(place, line, seconds)
         return self._taken(place, value.value, value.label, seconds)
 
-    def release(self) -> tuple[Reading, ...]:
-        """The value that is held back."""
+    def release(self, has_ended: bool = False) -> tuple[Reading, ...]:
+        """The value that is held back; that of an evaluation only at the end of the log, or of the next bar."""
+        if self._at_ends and not has_ended:
+            return ()
         held, self.held = self.held, None
         return () if held is None else (held,)
 
@@ -115,6 +121,8 @@ class LogReader:
             new = (name for name in other_names(line) if name not in self._names)
             self._names = [*self._names, *dict.fromkeys(new)][:MAX_NAMES]
         self._numbering.pass_by(place, header_of(line))
+        if self.source is None and place.redrawn and place.step != place.total:
+            self._total_without_value = place.total
         if self.source is None or self.source.steps is not Steps.STEPS or (place.step is None and seconds is None):
             return ()
         step = place.step if place.step is not None and is_step(place.step) else None
@@ -123,6 +131,11 @@ class LogReader:
     def _taken(self, place: Place, value: float, name: str, seconds: float | None) -> tuple[Reading, ...]:
         if place.step is not None and not is_step(place.step):
             return ()
+        is_end = place.redrawn and place.step == place.total
+        if self.source is None and is_end and place.total is not None:
+            self._at_ends = self._total_without_value == place.total
+        if self._at_ends and place.redrawn and not is_end:
+            return self.release(has_ended=True)
         number = self._numbering.number(place, value)
         if not is_step(number.step):
             return ()
@@ -133,8 +146,8 @@ class LogReader:
             if self.held is not None and place.redrawn and self.held.step == number.step:
                 self.held = reading
             return ()
-        before = self.release()
-        if not place.redrawn or place.step != place.total or not math.isfinite(value):
+        before = self.release(has_ended=True)
+        if not is_end or not math.isfinite(value):
             return (*before, reading)
         self.held = reading
         return before
