@@ -150,6 +150,26 @@ LOGS = {
         [(4, 0.5), (8, 0.3), (12, 0.1)],
         STEPS,
     ),
+    "a date in brackets": (
+        each("[11/28 12:00:{}] loss 0.{}", (10, 5), (20, 4)),
+        [(1, 0.5), (2, 0.4)],
+        COUNTED,
+    ),
+    "wide columns": (
+        each(" iteration       {}/    1000 | lm loss: 9 | loss: 1.{}E+00 | loss scale: 1.0 |", (10, 5), (20, 4)),
+        [(10, 1.5), (20, 1.4)],
+        STEPS,
+    ),
+    "a loss that is": (
+        each("epoch: {}, batch_id: 3, loss is: [0.{}]", (1, 5), (2, 4)),
+        [(1, 0.5), (2, 0.4)],
+        EPOCHS,
+    ),
+    "behind a bar": (
+        each("  {0}%|█| {0}/4 [00:00<00:00,  1.00it/s]epoch {0}: loss 0.{1}", (1, 5), (2, 4)),
+        [(1, 0.5), (2, 0.4)],
+        EPOCHS,
+    ),
     "rounds from 0": (each("[{}]\ttrain-loss:{}", (0, 0.5), (1, 0.4)), [(1, 0.5), (2, 0.4)], STEPS),
     "thousands": (
         each("step {} loss {}", ("1,000", "1,234.5"), ("2,000", "1_000"), ("1,000,000", "987")),

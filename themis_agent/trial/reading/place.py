@@ -8,23 +8,24 @@ from themis_agent.trial.reading.numbers import parsed, whole
 
 _N = r"(\d+(?:[,_]\d{3})*)"
 _END = r"(?![,_]?\d|[\w.]*\w)"
-_OF = rf"(?:\s{{0,4}}(?:/|\bof\b)\s{{0,4}}{_N})?{_END}"
+_OF = rf"(?:\s{{0,12}}(?:/|\bof\b)\s{{0,12}}{_N})?{_END}"
 _OTHER = re.compile(r"\b(?:total|max|warmup|best|last|per|every|num|of) $", re.IGNORECASE)
 """Before a step or an epoch that is not where the line is."""
 
 _EPOCH = re.compile(
-    r"\bepoch\b['\"]?\s?[:=#]?\s{0,4}[\[(]?\s{0,4}(\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?!,?\d)(?:\s?/\s?-?\d+)?", re.IGNORECASE
+    r"\bepoch\b['\"]?\s?[:=#]?\s{0,12}[\[(]?\s{0,12}(\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?!,?\d)(?:\s?/\s?-?\d+)?",
+    re.IGNORECASE,
 )
 _STEP_WORDS = tuple(
-    (words, re.compile(rf"\b(?:{'|'.join(words)})\b['\"]?\s?[:=#]?\s{{0,4}}[\[(]?\s{{0,4}}{_N}{_OF}", re.IGNORECASE))
+    (words, re.compile(rf"\b(?:{'|'.join(words)})\b['\"]?\s?[:=#]?\s{{0,12}}[\[(]?\s{{0,12}}{_N}{_OF}", re.IGNORECASE))
     for words in (("global_step", "global step"), ("step", "iter", "iteration"), ("batch", "round", "update"))
 )
 _TQDM = re.compile(r"(?:\||%|:|^)\s*(\d+)/(\d+) \[\d*:?\d\d:\d\d")
-_BEGUN_LINE = re.compile(r"[^\[]*\d+/\d+ \[[\d:?]+<[^\]]*\]\s*(?=[A-Za-z\d{\[|])")
+_BEGUN_LINE = re.compile(r"[^\[]*?(?<!\d)\d{1,12}/\d{1,12} \[[\d:?]+<[^\]]*\]\s*(?=[A-Za-z\d{\[|])")
 _ENDLESS_TQDM = re.compile(r"(?:^|\s)(\d+)it \[\d\d:\d\d")
 _KERAS = re.compile(r"^\s*(\d+)/(\d+|Unknown)\s(?!\s*\d\d?:\d\d)")
 _RICH = re.compile(r"[━╸╺─]\s*(\d+)/(\d+)\s")
-_BRACKETS = re.compile(r"[\[(]\s*(\d+)/(\d+)(?=[\s\])])")
+_BRACKETS = re.compile(r"[\[(]\s*(\d+)/(\d+)(?=[\s\])])(?!\s*\d\d?:\d\d)")
 _INDEX = re.compile(r"^(?:\[(\d+)\]|(\d+):)\s+(?=\S)")
 _HEADER = re.compile(
     rf"^\W*(?:[A-Z]+\W+)?(?:\w+ing\s+)?(?:(?P<epoch>epoch)|(?:global[_ ]?)?(?:step|iter|iteration|round))\b"

@@ -70,12 +70,12 @@ class LogReader:
 
         A metric that a bar shows at its end first is of an evaluation: the bar goes on to show the last one.
         """
+        if self._pattern is not None:
+            return self._read_pattern(line, self._pattern)
         bar, rest = split_bar(line)
         return (*self._read(bar), *self._read(rest)) if rest else self._read(line)
 
     def _read(self, line: str) -> tuple[Reading, ...]:
-        if self._pattern is not None:
-            return self._read_pattern(line, self._pattern)
         text = of_mapping(line) or self._table.row(line)
         value = self._value(text) if text is not None else None
         if value is None:
