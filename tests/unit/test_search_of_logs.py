@@ -88,7 +88,10 @@ def test_a_metric_that_never_appears_is_an_error_that_says_so(tmp_path, monkeypa
     assert "failed at step 0: ended without a report" in said(capsys, "why", "app.themis", "0")
 
 
-def test_a_command_that_never_reports_and_never_ends_fails(tmp_path, monkeypatch):
+def test_a_command_that_never_reports_and_never_ends_fails(tmp_path, monkeypatch, capsys):
     code, result = run(tmp_path, monkeypatch, ENDLESS, "report_timeout_s = 2")
     assert (code, result["best"], result["failed"]) == (1, None, 2)
     assert "reported nothing for 2 s: no loss in its log" in result["reason"]
+    why = said(capsys, "why", "app.themis", "0")
+    assert "failed at step 0: reported nothing for 2 s" in why
+    assert "lost" not in why

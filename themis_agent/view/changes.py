@@ -149,6 +149,8 @@ def _ended(old: TrialState, new: TrialState, attempt: Attempt, event: Event, aft
             yield Change(new.id, f"ignored SIGTERM and was killed after the grace period{more}", "bad")
         elif goes_on:
             yield Change(new.id, f"stopped at step {new.step:g}{more}", "warn" if lost else "plain")
+    elif attempt.silent or (isinstance(event, LauncherEnded) and event.silent):
+        return
     elif code is None:
         yield Change(new.id, f"lost its launcher, container or machine{more}", "warn")
     elif code == 0 and new.ran_out and not old.ran_out:
