@@ -30,6 +30,7 @@ def write(style):
             sys.exit(f"{style} failed:\n{done.stdout.decode(errors='replace')[-3000:]}")
         truth = json.loads(Path(f"{folder}/truth.json").read_text())
         log = done.stdout.replace(folder.encode(), b"FOLDER").replace(sys.prefix.encode(), b"PREFIX")
+    log = log.replace(str(Path(__file__).parents[2]).encode(), b"REPOSITORY")
     (LOGS / f"{style}.log").write_bytes(log)
     (LOGS / f"{style}.json").write_text(json.dumps({"metric": styles.METRICS[style], **truth}) + "\n")
     print(f"{style}: {len(log)} bytes, {len(truth['values'])} values")

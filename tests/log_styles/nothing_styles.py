@@ -63,9 +63,9 @@ def catboost_lines():
     boosting_styles.catboost_lines(Truth())
 
 
-@nothing()
+@nothing("accuracy")
 def transformers_evaluation():
-    """`eval_loss` alone."""
+    """`eval_loss`, and at the end `train_loss`."""
     torch_styles.transformers(Truth(), "eval_loss", logging_strategy="no", eval_strategy="epoch", disable_tqdm=True)
 
 
@@ -75,16 +75,10 @@ def lightning_other_metric():
     torch_styles.lightning(Truth(), "train_loss", each_epoch=False)
 
 
-@nothing("loss")
-def lightning_validation_only():
-    """Only the loss of a test, in a table."""
-    import contextlib
-    import io
-
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(io.StringIO()):
-        torch_styles.lightning(Truth(), "test_loss", each_epoch=False, test=True)
-    print(text.getvalue())
+@nothing("validation_loss")
+def lightning_test():
+    """`val_loss` in bars, `test_loss` in a table."""
+    torch_styles.lightning(Truth(), "test_loss", each_epoch=False, test=True)
 
 
 @nothing("precision")

@@ -143,7 +143,7 @@ def lightning(truth, metric, each_epoch, bar="tqdm", test=False):
     trainer.fit(Model(), loader, loader)
     if test:
         (found,) = trainer.test(trainer.lightning_module, loader)
-        truth.values, truth.steps = [(1, found[metric])], "counted"
+        truth.values, truth.steps = [(trainer.max_epochs, found[metric])], "epochs"
 
 
 @style("train_loss")
@@ -156,13 +156,12 @@ def lightning_bar(truth):
 @style("val_loss")
 def lightning_validation(truth):
     """A metric that the bar shows from the first validation on."""
-    truth.shown = "last"
     lightning(truth, "val_loss", each_epoch=True)
 
 
 @style("test_loss")
 def lightning_table(truth):
-    """The table at the end of a test."""
+    """The table at the end of a test; the epoch is that of the bars above."""
     lightning(truth, "test_loss", each_epoch=False, test=True)
 
 

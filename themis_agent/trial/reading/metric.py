@@ -96,6 +96,7 @@ def other_names(text: str) -> Iterator[str]:
 
 def _before(text: str) -> list[str]:
     """The words that end a text, which belong to what follows it."""
+    text = text.rpartition("\t")[2]
     joined = _JOINED.search(text)
     words = _words(joined[0]) if joined else []
     for token in reversed(text[: joined.start() if joined else None].split(" ")[-2 * _MAX_WORDS :]):
@@ -106,4 +107,4 @@ def _before(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    return [bare.lower() for word in _SEPARATORS.split(text) if (bare := word.strip("'"))]
+    return [bare.lower() for word in _SEPARATORS.split(text) if (bare := word.strip("'").removesuffix("'s"))]
