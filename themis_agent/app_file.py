@@ -23,6 +23,10 @@ Parameters = dict[str, Value]
 
 _NAME = r"[A-Za-z_]\w{0,63}"
 _PARAMETER = matching(_NAME, "must be a name of letters, digits and _, such as learning_rate")
+_METRIC = matching(
+    r"(?=.*[^\W_])[^\x00-\x20\x7f](?:[^\x00-\x1f\x7f]{0,98}[^\x00-\x20\x7f])?",
+    "must be a name of at most 100 characters with a letter or digit, such as val_loss",
+)
 MAX_TRIALS = 10_000
 
 
@@ -120,7 +124,7 @@ class AppFile(Section):
         ),
     ]
     command: str | list[str]
-    metric: Annotated[str, matching(_NAME, "must be a name of letters, digits and _, such as loss")] = "loss"
+    metric: Annotated[str, _METRIC] = "loss"
     direction: Literal["minimize", "maximize"] = "minimize"
     algorithm: Literal["hyperband", "successive_halving", "curve_stopping", "plain"] = "hyperband"
     max_steps: Annotated[int, Field(ge=1, le=10**9)]
@@ -142,6 +146,7 @@ class AppFile(Section):
     checkpoint: Annotated[str, AfterValidator(_of_store)] | None = None
     keep_checkpoints: Annotated[int, Field(ge=1)] = 2
     loss_pattern: str | None = None
+    report_timeout_s: Annotated[float, Field(ge=0)] = 1800.0
     storage: str | None = None
     space: Annotated[dict[Annotated[str, _PARAMETER], AnyDimension], Field(min_length=1)]
     enqueue: tuple[Parameters, ...] = ()

@@ -53,7 +53,9 @@ def launch_spec(app: AppFile, folder: Folder, url: str, command: StartTrial, pla
         agent_address=folder.url_of(folder.address),
         token_file=folder.place_of(folder.token_file),
         env=environment(app, parameters),
+        metric=app.metric,
         loss_pattern=app.loss_pattern,
+        report_timeout_s=app.report_timeout_s,
     )
 
 

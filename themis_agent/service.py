@@ -100,6 +100,8 @@ def translated(trial: str, epoch: int, launcher: int, event: wire.AnyEvent) -> e
             return events.LauncherStarted(trial, epoch, event.host, event.port, launcher)
         case wire.Reported():
             return events.Reported(trial, epoch, float(event.step), event.loss if math.isfinite(event.loss) else None)
+        case wire.LogRead():
+            return events.LogRead(trial, epoch, event.name, event.steps)
         case wire.Profiled():
             return events.Profiled(trial, epoch, event.iteration_s)
         case wire.Checkpointed():
@@ -108,7 +110,14 @@ def translated(trial: str, epoch: int, launcher: int, event: wire.AnyEvent) -> e
             return events.CheckpointFailed(trial, epoch, event.problem)
         case wire.Ended():
             return events.LauncherEnded(
-                trial, epoch, _code(event), tuple(event.last_lines), launcher, event.cause == "killed"
+                trial,
+                epoch,
+                _code(event),
+                tuple(event.last_lines),
+                launcher,
+                event.cause == "killed",
+                event.no_report,
+                event.cause == "silent",
             )
 
 

@@ -16,8 +16,11 @@ from themis_agent.agent.commands import (
     StopTrial,
 )
 from themis_agent.agent.move_time import ASSUMED_S, move_s
+from themis_agent.agent.searching import work
 from themis_agent.agent.settings import Settings
+from themis_agent.agent.state import Read
 from themis_agent.agent.step import KILL_AFTER_S, next_due
+from themis_agent.trial.reading.numbering import Steps
 from yarn_plugin.model.auction import EstimateRequest, GpuOffer
 from yarn_plugin.model.gpus import Machine, Slot
 
@@ -69,6 +72,82 @@ def test_a_metric_that_is_no_number_fails_the_trial_and_not_the_search():
     search.end(FIRST, None)
     search.report(SECOND, 3, 1.0)
     assert search.end(SECOND) == (Finish(True, "all trials have ended", SECOND),)
+
+
+def halving(trials=3, max_steps=9):
+    return Search(Settings("successive_halving", trials=trials, max_steps=max_steps, eta=3), held=trials)
+
+
+@pytest.mark.parametrize("promoted", [False, True])
+def test_a_metric_that_is_no_number_after_the_end_of_a_rung_fails_the_trial(promoted):
+    search = halving()
+    search.report(FIRST, 3, 0.1)
+    if promoted:
+        search.report(SECOND, 3, 0.2)
+        search.report("trial-00002", 3, 0.3)
+        assert search.state.trials[FIRST].fate == "training"
+    # It is still being stopped, and its newest checkpoint may be of this step.
+    search.report(FIRST, 4, None)
+    trial = search.state.trials[FIRST]
+    assert (trial.fate, trial.error) == ("failed", "step 4: the metric is not a finite number")
+    search.end(FIRST)
+    if not promoted:
+        search.report(SECOND, 3, 0.2)
+        search.report("trial-00002", 3, 0.3)
+        assert search.fates() == ["failed", "training", "pruned"]
+    assert FIRST not in [start.trial for start in search.of(StartTrial) if start.epoch > 1]
+
+
+def test_a_command_that_ends_early_competes_at_the_step_that_it_reached():
+    search = halving()
+    search.report(FIRST, 2, 0.1)
+    search.end(FIRST)
+    trial = search.state.trials[FIRST]
+    assert (trial.fate, trial.step, trial.ran_out) == ("paused", 2, True)
+    assert work(search.state).jobs[0].id == SECOND
+    search.report(SECOND, 3, 0.2)
+    search.report("trial-00002", 3, 0.3)
+    # It is the best of the rung, and has no more to do in the next one.
+    assert search.fates() == ["complete", "pruned", "pruned"]
+    assert (search.state.trials[FIRST].step, search.state.trials[FIRST].rung) == (2, 1)
+    assert search.state.best.id == FIRST
+
+
+def test_a_command_that_ends_early_loses_to_better_ones():
+    search = halving()
+    search.report(FIRST, 2, 0.5)
+    search.end(FIRST)
+    search.report(SECOND, 3, 0.2)
+    search.report("trial-00002", 3, 0.3)
+    assert (search.fates(), search.state.trials[FIRST].step) == (["pruned", "training", "pruned"], 2)
+
+
+def test_why_nothing_was_reported_is_the_reason_of_a_failure():
+    search = Search()
+    search.take(events.LauncherEnded(FIRST, 1, 0, ("epoch 1",), no_report="no acc in its log, which has loss"))
+    trial = search.state.trials[FIRST]
+    assert (trial.fate, trial.last_lines) == ("failed", ("epoch 1",))
+    assert trial.error == "ended without a report: no acc in its log, which has loss"
+
+
+def test_a_command_that_says_nothing_any_more_fails():
+    search = Search()
+    said = "reported nothing for 1800 s after step 1"
+    search.report(FIRST, 1, 0.5)
+    search.take(events.LauncherEnded(FIRST, 1, None, ("epoch 1",), no_report=said, silent=True))
+    trial = search.state.trials[FIRST]
+    assert (trial.fate, trial.error, trial.last_lines, trial.crashes) == ("failed", said, ("epoch 1",), 0)
+
+
+def test_what_is_read_from_a_log_is_known_until_the_script_reports_itself():
+    search = Search()
+    search.take(events.LogRead(FIRST, 1, "train_loss", Steps.COUNTED))
+    assert search.state.trials[FIRST].read == Read("train_loss", Steps.COUNTED)
+    search.report(FIRST, 2, 0.5)
+    search.take(events.LogRead(FIRST, 1, "loss", Steps.REPORTED))
+    search.report(FIRST, 1, 0.4)
+    trial = search.state.trials[FIRST]
+    assert (trial.read, trial.step, trial.loss) == (None, 1, 0.4)
 
 
 def test_an_end_without_a_report_is_a_failure_with_the_last_lines():

@@ -419,6 +419,63 @@ def test_losses_are_read_from_the_log(agent, launched):
     assert [(one.step, str(one.loss)) for one in agent.of("reported")] == [(1, "0.5"), (2, "nan")]
 
 
+def test_what_is_read_is_told_and_how(agent, launched):
+    lines = "accuracy 0.5\naccuracy 0.6\n"
+    assert launched([sys.executable, "-c", f"print({lines!r})"], metric="accuracy").wait(30) == 0
+    assert [(one.step, one.loss) for one in agent.of("reported")] == [(1, 0.5), (2, 0.6)]
+    assert [(one.name, one.steps) for one in agent.of("log_read")] == [("accuracy", "counted")]
+    (ended,) = agent.wait_for("ended")
+    assert ended.no_report == ""
+
+
+def test_a_log_without_the_metric_is_told(agent, launched):
+    assert launched([sys.executable, "-c", "print('loss: 0.5')"], metric="accuracy").wait(30) == 0
+    (ended,) = agent.wait_for("ended")
+    assert (ended.cause, ended.code) == ("exited", 0)
+    assert ended.no_report.startswith("no accuracy in its log, which has loss; read are `accuracy: 0.5`, ")
+
+
+@pytest.mark.parametrize("report", ["", "report(3, 0.5)"])
+def test_a_command_that_reports_nothing_for_long_is_ended(agent, launched, report):
+    text = f"import time\nfrom themis_agent.trial import report\n{report}\nprint('acc: 1', flush=True)\ntime.sleep(600)"
+    process = launched([sys.executable, "-c", text], report_timeout_s=2.0, grace_s=1.0)
+    (ended,) = agent.wait_for("ended", timeout=60)
+    assert (process.wait(10), ended.cause) == (0, "silent")
+    said = "after step 3" if report else "no loss in its log, which has acc"
+    assert re.match(rf"reported nothing for 2 s:? {said}", ended.no_report)
+
+
+def test_reports_of_the_script_replace_what_was_read_before(agent, launched):
+    text = (
+        "import time\nfrom themis_agent.trial import report\nprint('loss 9', flush=True)\ntime.sleep(1)\nreport(1, 0.5)"
+    )
+    assert launched([sys.executable, "-c", text]).wait(30) == 0
+    told = [one for one in agent.events if one.type in ("reported", "log_read")]
+    assert [one.steps if one.type == "log_read" else one.loss for one in told] == ["counted", 9, "reported", 0.5]
+
+
+COUNTED = """
+import pathlib, sys, time
+from themis_agent.trial import newest_checkpoint, save_checkpoint
+newest = newest_checkpoint()
+batch = int(newest.joinpath("batch").read_text()) if newest else 0
+for _ in range(3):
+    batch += 1
+    print("loss", batch, flush=True)
+    if batch % 3 == 0:
+        with save_checkpoint(100 * batch) as directory:
+            directory.joinpath("batch").write_text(str(batch))
+"""
+
+
+def test_counted_steps_go_on_after_a_restart_from_a_checkpoint(tmp_path, agent, launched, store):
+    command = script(tmp_path / "script", COUNTED)
+    for epoch in (1, 2):
+        assert launched(command, epoch=epoch, **checkpoints(tmp_path, store)).wait(30) == 0
+    assert [(one.step, one.loss) for one in agent.of("reported")] == [(step, step) for step in range(1, 7)]
+    assert [one.resumed for one in agent.of("started")] == [None, 300]
+
+
 def test_logs_are_bounded(tmp_path, launched):
     command = [sys.executable, "-c", "for i in range(20000): print(f'line {i}')"]
     assert launched(command, log_bytes=65536).wait(30) == 0

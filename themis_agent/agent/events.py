@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from themis_agent.agent.settings import Settings
+from themis_agent.trial.reading.numbering import Steps
 from yarn_plugin.model.auction import EstimateRequest, GpuOffer
 
 
@@ -88,6 +89,17 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
+class LogRead:
+    """What is read from a trial's log: the metric under this name, with steps from there. `reported`: no more, since
+    the script reports itself."""
+
+    trial: str
+    epoch: int
+    name: str
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
 class Profiled:
     """Seconds of a step as it runs now, measured."""
 
@@ -120,6 +132,7 @@ class LauncherEnded:
 
     `code`: the exit code of the command, negative for a signal; None: the machine, the container or the launcher
     failed, and not the command. `last_lines`: of its log. `killed`: its processes ignored SIGTERM until SIGKILL.
+    `no_report`: why nothing was reported, in words. `silent`: it was ended because of that.
     """
 
     trial: str
@@ -128,6 +141,8 @@ class LauncherEnded:
     last_lines: tuple[str, ...] = ()
     launcher: int = 0
     killed: bool = False
+    no_report: str = ""
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +248,7 @@ Event = (
     | Sampled
     | LauncherStarted
     | Reported
+    | LogRead
     | Profiled
     | Checkpointed
     | CheckpointFailed

@@ -108,12 +108,17 @@ def positioned(trial: TrialState, search: AnySearch) -> TrialState:
 
 def reported(state: State, trial: TrialState, at: float) -> State:
     """The search after a report of a trial: its step and its loss."""
-    report = Report(trial.id, trial.step, trial.loss, trial.attained_gpu_s(at))
+    report = Report(trial.id, _reached(trial), trial.loss, trial.attained_gpu_s(at))
     state = _decided(state.with_trial(trial), report)
     after = state.trials[trial.id]
-    if after.fate == "training" and after.rung == trial.rung and after.step >= after.until:
+    if after.fate == "training" and after.rung == trial.rung and _reached(after) >= after.until:
         state = state.with_trial(replace(after, fate="paused"))
     return _caught_up(state, at)
+
+
+def _reached(trial: TrialState) -> float:
+    """The step at which a trial competes: one whose command has ended, at the end of its rung."""
+    return max(trial.step, trial.until) if trial.ran_out else trial.step
 
 
 def _caught_up(state: State, at: float) -> State:
@@ -127,8 +132,8 @@ def _caught_up(state: State, at: float) -> State:
         if trial.ahead:
             (step, loss), *later = trial.ahead
             return reported(state, replace(trial, step=step, loss=loss, ahead=tuple(later)), at)
-        if trial.ran_out or trial.step >= trial.until:
-            return reported(state, replace(trial, step=max(trial.step, trial.until)), at)
+        if _reached(trial) >= trial.until:
+            return reported(state, trial, at)
     return state
 
 

@@ -15,8 +15,9 @@ class Settings:
 
     `rules`: by which it decides, so that journals of earlier versions replay as they were written. 1, of earlier
     versions: Hyperband's first trials are those with the fewest steps; of the trials 0 to 9, five failures stop a
-    search; curve stopping looks at possible curves alone. 2: the first trials, which may be enqueued, have the most
-    steps; the first ten that end count; curve stopping looks at trends too.
+    search; curve stopping looks at possible curves alone; what is no number is ignored after the end of a rung. 2: the
+    first trials, which may be enqueued, have the most steps; the first ten that end count; curve stopping looks at
+    trends too; what is no number fails a trial whenever it comes.
     """
 
     algorithm: Literal["hyperband", "successive_halving", "curve_stopping", "plain"]

@@ -10,6 +10,7 @@ from themis_agent.agent.events import Gpu
 from themis_agent.agent.settings import Settings
 from themis_agent.bids.profile import Profile
 from themis_agent.search import Ranking, Search
+from themis_agent.trial.reading.numbering import Steps
 from yarn_plugin.model.gpus import Gpus, Machine, Slot
 from yarn_plugin.model.journaled import Tagged
 
@@ -27,7 +28,7 @@ class Attempt:
     `places`: one a launcher. `master`: the host and port where its processes meet. `ended`: the launchers that are
     gone. `stop_by`: None while it is to go on. `stop_told_at`: when it was told to stop. `killed`: it has not stopped
     by `stop_by`. `exit_code`: of the first launcher that ended before it was told to; None: that one was lost.
-    `last_step`: that it reported; None: none yet.
+    `last_step`: that it reported; None: none yet. `no_report`: see `LauncherEnded`. `silent`: ended because of it.
     """
 
     epoch: int
@@ -43,6 +44,8 @@ class Attempt:
     exit_code: int | None = None
     last_lines: tuple[str, ...] = ()
     last_step: float | None = None
+    no_report: str = ""
+    silent: bool = False
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -60,6 +63,14 @@ class Interruption:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """What is read from a log: the metric under this name, and where its steps come from."""
+
+    name: str
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
 class TrialState:
     """A trial. `until`: the step at which its rung ends. `parameters`: as JSON; None until they are drawn.
 
@@ -68,8 +79,9 @@ class TrialState:
     ended before its last step, with success: it will not get further. `ahead`: (step, loss) that it reported when it
     had reached `until` and not stopped yet; they count when it is promoted. `store_problem`: why no checkpoint can be
     stored now. `lost_steps`: executed after the newest checkpoint when a run of it ended, since the start.
-    `interrupted`: the end of its last run, until the next one shows what that has cost. `error`, `last_lines` (of its
-    log): why it failed. `ranking`: at the end of the latest rung that it was compared in.
+    `interrupted`: the end of its last run, until the next one shows what that has cost. `read`: what its launcher
+    reads from its log. `error`, `last_lines` (of its log): why it failed. `ranking`: at the end of the latest rung that
+    it was compared in.
     """
 
     id: str
@@ -93,6 +105,7 @@ class TrialState:
     store_problem: str = ""
     lost_steps: float = 0.0
     interrupted: Interruption | None = None
+    read: Read | None = None
     error: str = ""
     last_lines: tuple[str, ...] = ()
     ranking: Ranking | None = None

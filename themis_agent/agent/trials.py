@@ -10,13 +10,15 @@ from themis_agent.agent.events import (
     CheckpointFailed,
     LauncherEnded,
     LauncherStarted,
+    LogRead,
     Profiled,
     Reported,
     Restarted,
 )
-from themis_agent.agent.state import Attempt, Outcome, State, TrialState
+from themis_agent.agent.state import Attempt, Outcome, Read, State, TrialState
 from themis_agent.bids.profile import Profile
 from themis_agent.bids.spread import Place, Spread
+from themis_agent.trial.reading.numbering import Steps
 from yarn_plugin.model.gpus import speed_on
 
 MAX_AHEAD = 1000
@@ -27,7 +29,7 @@ MAX_SAID = 300
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b(?::|$)")
 
-FromTrial = LauncherStarted | Reported | Profiled | Checkpointed | CheckpointFailed | LauncherEnded
+FromTrial = LauncherStarted | Reported | LogRead | Profiled | Checkpointed | CheckpointFailed | LauncherEnded
 
 
 def take(state: State, at: float, event: FromTrial) -> State:
@@ -41,6 +43,8 @@ def take(state: State, at: float, event: FromTrial) -> State:
             return _started(state, trial, attempt, event)
         case Reported():
             return _reported(state, trial, attempt, event, at)
+        case LogRead():
+            return _log_read(state, trial, attempt, event)
         case Profiled():
             return _profiled(state, trial, attempt, event, at)
         case Checkpointed():
@@ -75,17 +79,25 @@ def _reported(state: State, trial: TrialState, attempt: Attempt, event: Reported
     if attempt.last_step is not None and event.step <= attempt.last_step:
         return state
     trial = replace(trial, attempt=replace(attempt, last_step=event.step))
-    is_finite = event.metric is not None and math.isfinite(event.metric)
-    if trial.fate == "paused" and event.metric is not None and is_finite and len(trial.ahead) < MAX_AHEAD:
-        loss = -event.metric if state.settings.maximize else event.metric
-        return state.with_trial(replace(trial, ahead=(*trial.ahead, (event.step, loss))))
-    if trial.fate != "training" or state.outcome is not None:
+    if trial.fate not in ("training", "paused") or state.outcome is not None:
         return state.with_trial(trial)
-    if event.metric is None or not is_finite:
+    if event.metric is None or not math.isfinite(event.metric):
+        if trial.fate == "paused" and state.settings.rules == 1:
+            return state.with_trial(trial)
         return searching.failed(state, trial, f"step {event.step:g}: the metric is not a finite number", (), at)
     loss = -event.metric if state.settings.maximize else event.metric
+    if trial.fate == "paused":
+        ahead = (*trial.ahead, (event.step, loss)) if len(trial.ahead) < MAX_AHEAD else trial.ahead
+        return state.with_trial(replace(trial, ahead=ahead))
     state = searching.reported(state, replace(trial, step=event.step, loss=loss), at)
     return _at_target(state, trial.id, loss)
+
+
+def _log_read(state: State, trial: TrialState, attempt: Attempt, event: LogRead) -> State:
+    if event.steps is Steps.REPORTED:
+        # The script's own steps count, also those that are not after the ones that were read.
+        return state.with_trial(replace(trial, attempt=replace(attempt, last_step=None), read=None))
+    return state.with_trial(replace(trial, read=Read(event.name, event.steps)))
 
 
 def _at_target(state: State, name: str, loss: float) -> State:
@@ -122,9 +134,11 @@ def _ended(state: State, trial: TrialState, attempt: Attempt, event: LauncherEnd
             ended_itself=True,
             exit_code=event.code,
             last_lines=event.last_lines,
+            silent=event.silent,
             stop_by=at + state.settings.grace_s,
             reason="stopped",
         )
+    attempt = replace(attempt, no_report=attempt.no_report or event.no_report)
     if len(attempt.ended) < len(attempt.places):
         return state.with_trial(replace(trial, attempt=attempt))
     interrupted = move_time.interruption(trial, attempt, at)
@@ -132,6 +146,8 @@ def _ended(state: State, trial: TrialState, attempt: Attempt, event: LauncherEnd
     if trial.fate in ("training", "paused") and not (attempt.ended_itself and attempt.exit_code == 0):
         lost = max((attempt.last_step or 0.0) - (trial.checkpoint or 0.0), 0.0)
         trial = replace(trial, lost_steps=trial.lost_steps + lost)
+    if trial.fate == "training" and attempt.silent:
+        return searching.failed(state, trial, attempt.no_report, attempt.last_lines, at)
     if trial.fate == "training" and attempt.ended_itself and attempt.exit_code is not None:
         return _ended_itself(state, trial, attempt, attempt.exit_code, at)
     return state.with_trial(trial)
@@ -139,13 +155,14 @@ def _ended(state: State, trial: TrialState, attempt: Attempt, event: LauncherEnd
 
 def _ended_itself(state: State, trial: TrialState, attempt: Attempt, code: int, at: float) -> State:
     if code == 0 and trial.loss is not None:
-        return searching.reported(state, replace(trial, ran_out=True, step=max(trial.step, trial.until)), at)
+        return searching.reported(state, replace(trial, ran_out=True), at)
     trial = replace(trial, crashes=trial.crashes + 1)
     if code != 0 and trial.crashes <= state.settings.retries:
         return state.with_trial(trial)
     how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
     times = f", {trial.crashes} times" if trial.crashes > 1 else ""
-    error = f"{how}{times}{_said(attempt.last_lines)}" if code else "ended without a report"
+    nothing = f"ended without a report: {attempt.no_report}".removesuffix(": ")
+    error = f"{how}{times}{_said(attempt.last_lines)}" if code else nothing
     return searching.failed(state, trial, error, attempt.last_lines, at)
 
 

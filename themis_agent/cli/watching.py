@@ -41,7 +41,7 @@ def status(directory: Path | str, watch: bool, verify: str | bool, json_file: Pa
 
     Exit code with --watch: 1 if no agent runs the search any more, and it has not ended.
     """
-    from themis_agent.local.progress import as_json, progress
+    from themis_agent.local.progress import as_json, progress, reading
     from themis_agent.view.explanation import standing
     from themis_agent.view.liveness import page_address
 
@@ -58,6 +58,8 @@ def status(directory: Path | str, watch: bool, verify: str | bool, json_file: Pa
         shown = _shown(folder, reader, address is not None)
         console.out.print(progress(shown.app, shown.state, len(shown.state.trials)))
         console.out.print(standing(shown, address is not None))
+        if read := reading(shown.state):
+            console.out.print(read)
         if address is not None:
             console.out.print(f"page: {address}")
     if json_file is not None:

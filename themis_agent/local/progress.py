@@ -1,11 +1,13 @@
 """What a terminal shows of a search."""
 
 import json
+from collections import Counter
 
 from rich.console import RenderableType
 
 from themis_agent.agent.state import State, TrialState
 from themis_agent.app_file import AppFile
+from themis_agent.trial.reading.numbering import Steps
 from themis_agent.view.changes import metric_text
 from yarn_plugin import console
 from yarn_plugin.quantities import NOTHING, count
@@ -48,6 +50,26 @@ def progress(app: AppFile, state: State, shown: int = SHOWN) -> RenderableType:
     return console.table(f"{app.name}: {summary(state)}", columns, rows)
 
 
+def reading(state: State) -> str:
+    """What is read from the logs of trials, and where steps come from; "" if nothing is."""
+    found = Counter(text for one in state.trials.values() if (text := what_is_read(one)))
+    said = [f"{text} ({count(times, 'trial')})" if len(found) > 1 else text for text, times in found.most_common()]
+    return f"read from the logs: {'; '.join(said)}" if said else ""
+
+
+def what_is_read(trial: TrialState) -> str:
+    """What is read from the log of a trial; "" if nothing is."""
+    return f"{trial.read.name}, {_STEPS[trial.read.steps]}" if trial.read is not None else ""
+
+
+_STEPS = {
+    Steps.STEPS: "steps as printed",
+    Steps.EPOCHS: "epochs as steps",
+    Steps.COUNTED: "steps counted",
+    Steps.REPORTED: "steps reported",
+}
+
+
 def as_json(state: State) -> dict[str, object]:
     """The trials for a program."""
     trials = [
@@ -63,6 +85,7 @@ def as_json(state: State) -> dict[str, object]:
             "checkpoint": one.checkpoint,
             "lost_steps": one.lost_steps,
             "store_problem": one.store_problem or None,
+            "read": {"name": one.read.name, "steps": one.read.steps.value} if one.read is not None else None,
             "parameters": json.loads(one.parameters or "null"),
             "error": one.error or None,
             "last_lines": list(one.last_lines),
@@ -88,12 +111,16 @@ class Changes:
 
     def __init__(self, state: State | None) -> None:
         self._problems: dict[str, str] = {}
+        self._read = "" if state is None else reading(state)
         self._lost = {} if state is None else {name: one.lost_steps for name, one in state.trials.items()}
         self._known = {} if state is None else {name: status(one) for name, one in state.trials.items()}
 
     def lines(self, state: State) -> list[str]:
         """The lines after a decision."""
         said = []
+        if (read := reading(state)) != self._read:
+            said.append(read)
+            self._read = read
         for trial in state.trials.values():
             now = status(trial)
             if now != self._known.get(trial.id, "waiting"):

@@ -15,9 +15,10 @@ import functools
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -28,6 +29,9 @@ from themis_agent.trial.store import Store
 from yarn_plugin.errors import os_reason
 
 _T = TypeVar("_T")
+
+LogPosition = Mapping[str, int | None]
+"""Where the reading of the trial's log was: `reading.numbering.Numbering.save`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,6 +54,7 @@ class _File(_Written):
 
 class _Manifest(_Written):
     files: list[_File]
+    log: LogPosition = {}
 
 
 class _Origin(_Written):
@@ -72,12 +77,14 @@ class UnstorableError(StoreError):
 class Checkpoints:
     """The checkpoints of a trial as one epoch sees them. `keep`: how many to keep. All methods raise `StoreError`.
 
-    `damaged`: what `begin` has passed over, and why. `damaged_records`: the same of epochs' records, by epoch.
+    `damaged`: what `begin` has passed over, and why. `damaged_records`: the same of epochs' records, by epoch. `log`:
+    with the checkpoint that was restored.
     """
 
     def __init__(self, store: Store, trial: str, epoch: int, keep: int) -> None:
         self.damaged: dict[Checkpoint, str] = {}
         self.damaged_records: dict[int, str] = {}
+        self.log: LogPosition = {}
         self._store, self._trial, self._epoch, self._keep = store, trial, epoch, keep
 
     def begin(self, directory: Path) -> Checkpoint | None:
@@ -117,7 +124,7 @@ class Checkpoints:
         self._restore(resumed, directory)
         return True, resumed
 
-    def commit(self, step: int, source: Path) -> None:
+    def commit(self, step: int, source: Path, log: LogPosition = MappingProxyType({})) -> None:
         """Store a complete local checkpoint, once for each step; then remove those beyond the newest `keep`.
 
         Raises:
@@ -136,7 +143,7 @@ class Checkpoints:
             if _sizes(source) != sizes:
                 raise FileNotFoundError(source)
             self._check_newest()
-            self._write_whole(f"{folder}.json", _Manifest(files=files))
+            self._write_whole(f"{folder}.json", _Manifest(files=files, log=log))
         except (StoreError, OSError):
             self._take_back(folder)
             raise
@@ -202,6 +209,7 @@ class Checkpoints:
             for file in manifest.files:
                 self._fetch(folder, file, partial)
             partial.rename(complete)
+            self.log = manifest.log
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 

@@ -33,7 +33,9 @@ from themis_agent.trial.gang import Exit, Gang, Member, free_port, script_path, 
 from themis_agent.trial.gpu_locks import GpuLocks
 from themis_agent.trial.log_copies import LogCopies
 from themis_agent.trial.logs import BoundedLog, Lines
-from themis_agent.trial.progress import IterationTimes, LogReader, is_step
+from themis_agent.trial.reading.numbering import Steps, is_step
+from themis_agent.trial.reading.reader import LogReader, Reading, Source
+from themis_agent.trial.reading.times import IterationTimes
 from themis_agent.trial.store import hdfs_at, read_at, store_at
 from themis_agent.trial.wire import (
     AnyEvent,
@@ -42,6 +44,7 @@ from themis_agent.trial.wire import (
     EndCause,
     Ended,
     LaunchSpec,
+    LogRead,
     Master,
     Profiled,
     Reported,
@@ -55,6 +58,9 @@ _TICK_S = 0.1
 
 _PROFILE_S = 1.0
 """How often the time of an iteration is told at most."""
+
+_REDRAWN_S = 0.5
+"""For how long a progress bar may draw a step again, with another value."""
 
 _READS = 32
 """Of 64 KiB each, more than a pipe holds: a process that writes fast does not keep the launcher from all else."""
@@ -105,10 +111,11 @@ class Launcher:
         self._seen_step = self._committed = self._last_step = None  # type: int | None
         self._restore_s = 0.0
         self._superseded = False
-        self._reader = LogReader(re.compile(spec.loss_pattern) if spec.loss_pattern else None)
+        self._reader = self._new_reader(None)
         self._times, self._told_iteration_s, self._profiled_at = IterationTimes(), 0.0, -math.inf
         self._script_reports = False
-        self._step_of_log = 0
+        self._source: Source | None = None
+        self._held_since = self._reported_at = math.inf
         self._gpus = GpuLocks(spec.gpu_locks)
 
     def run(self) -> int:
@@ -142,6 +149,7 @@ class Launcher:
         reports = os.open(directory / script.REPORTS, os.O_RDWR | os.O_NONBLOCK)
         self._hold_gpus()
         resumed = self._restore()
+        self._reader = self._new_reader(resumed)
         devices = visible_devices(spec)
         master, port = self._master()
         environment = {
@@ -159,7 +167,12 @@ class Launcher:
         self._tell(
             Started(**header, host=spec.host, port=port, devices=devices, resumed=resumed, restore_s=self._restore_s)
         )
+        self._reported_at = time.monotonic()
         return _Run(self, gang, reports, directory).until_ended()
+
+    def _new_reader(self, resumed: int | None) -> LogReader:
+        spec, log = self._spec, self._checkpoints.log if self._checkpoints is not None else {}
+        return LogReader(spec.metric, re.compile(spec.loss_pattern) if spec.loss_pattern else None, resumed, log)
 
     # Before the start
 
@@ -261,8 +274,16 @@ class Launcher:
         spec = self._spec
         if self._superseded:
             return stopping.Stop("superseded", time.monotonic(), time.monotonic(), upload=False)
+        now = time.monotonic()
         return stopping.wanted(
-            time.monotonic(), self._link.answer, self._link.silent_s, self._signalled, spec.grace_s, spec.orphan_s
+            now,
+            self._link.answer,
+            self._link.silent_s,
+            self._signalled,
+            spec.grace_s,
+            spec.orphan_s,
+            now - self._reported_at,
+            spec.report_timeout_s if 0 in spec.ranks else 0.0,
         )
 
     def note_report(self, line: str) -> None:
@@ -273,25 +294,43 @@ class Launcher:
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return
         if rank == 0 and is_step(step) and math.isfinite(at):
+            if not self._script_reports and self._source is not None:
+                self._tell(LogRead(**self._header(), name=self._spec.metric, steps=Steps.REPORTED))
             self._script_reports = True
             self._note_step(step, loss, at)
 
     def note_line(self, line: str) -> None:
         """A line of rank 0's log, which counts as long as the script does not report itself."""
-        found = None if self._script_reports else self._reader.read(line)
-        if found is None:
-            return
-        if found.step is not None:
-            self._step_of_log = found.step
-        if found.iteration_s is not None:
-            self._times.measured(found.iteration_s)
-        if found.loss is not None:
-            self._note_step(self._step_of_log, found.loss, time.time())
-        elif found.step is not None:
-            self._times.step(found.step, time.time())
+        if not self._script_reports:
+            before = self._reader.held
+            self._note_readings(self._reader.read(line))
+            if self._reader.held is not before:
+                self._held_since = time.monotonic()
+
+    def note_held(self, after_s: float = 0.0, has_ended: bool = False) -> None:
+        """The value of a progress bar that has not been drawn again for so long, or will not be."""
+        if not self._script_reports and time.monotonic() >= self._held_since + after_s:
+            self._note_readings(self._reader.release(has_ended))
+            self._held_since = math.inf if self._reader.held is None else self._held_since
+
+    def _note_readings(self, readings: tuple[Reading, ...]) -> None:
+        for one in readings:
+            if one.iteration_s is not None:
+                self._times.measured(one.iteration_s)
+            if one.step is not None and one.value is not None:
+                self._note_source()
+                self._note_step(one.step, one.value, time.time())
+            elif one.step is not None:
+                self._times.step(one.step, time.time())
+
+    def _note_source(self) -> None:
+        source = self._reader.source
+        if source is not None and source != self._source:
+            self._source = source
+            self._tell(LogRead(**self._header(), name=source.name, steps=source.steps))
 
     def _note_step(self, step: int, loss: float, at: float) -> None:
-        self._last_step = step
+        self._last_step, self._reported_at = step, time.monotonic()
         self._times.step(step, at)
         self._tell(Reported(sequence=self._next(), at=at, step=step, loss=loss))
         seconds = self._times.iteration_s
@@ -310,9 +349,11 @@ class Launcher:
     def upload(self, step: int) -> None:
         """Upload this local checkpoint. Reports of the steps before it must have been read."""
         self._seen_step = step
+        self.note_held()
         if self._uploads is not None:
             directory = Path(self._spec.checkpoint.directory)
-            self._uploads.upload(step, directory / script.checkpoint_name(step))
+            log = {} if self._script_reports else self._reader.save()
+            self._uploads.upload(step, directory / script.checkpoint_name(step), log)
 
     def finish_uploads(self, wait_s: float) -> bool:
         """Wait so long for uploads; whether none is left."""
@@ -349,6 +390,7 @@ class Launcher:
                 last_step=self._last_step,
                 committed=self._committed if self._checkpoints is not None else self._seen_step,
                 last_lines=last_lines,
+                no_report=self._no_report(cause),
             )
         )
         self._link.close(0.0 if cause == "agent_away" else _LAST_WORDS_S)
@@ -365,6 +407,15 @@ class Launcher:
         return 128 + exit_.signal if exit_.signal is not None else exit_.code or 0
 
     # Telling
+
+    def _no_report(self, cause: EndCause) -> str:
+        if 0 not in self._spec.ranks:
+            return ""
+        why = self._reader.nothing_read() if self._last_step is None else ""
+        if cause != "silent":
+            return why
+        since = f": {why}" if why else f" after step {self._last_step}"
+        return f"reported nothing for {self._spec.report_timeout_s:g} s{since}; see report_timeout_s"
 
     def _next(self) -> int:
         self._sequence += 1
@@ -425,6 +476,7 @@ class _Run:
                 self._gang.reap()
                 self._look_for_checkpoint()
                 next_look = time.monotonic() + _TICK_S
+            self._launcher.note_held(_REDRAWN_S)
             self._launcher.take_outcomes()
             self._stop_if_wanted()
             if self._gang.exits:
@@ -435,6 +487,7 @@ class _Run:
             self._read_output(member)
             self._note_lines(member, self._lines[member.rank].end())
             self._files[member.rank].close()
+        self._launcher.note_held(has_ended=True)
         self._read_reports()
         self._look_for_checkpoint()
         self._finish_uploads()
@@ -504,6 +557,8 @@ class _Run:
         step = self._launcher.look_for_checkpoint()
         if step is not None:
             # A step is reported before its checkpoint is complete: so it is in the journal before it is in the store.
+            for member in self._gang.members:
+                self._read_output(member)
             self._read_reports()
             self._launcher.upload(step)
 

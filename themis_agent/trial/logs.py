@@ -10,7 +10,7 @@ from themis_agent.trial.wire import LAST_LINES
 
 _LONGEST_LINE = 4096
 _END = re.compile(rb"[\r\n]")
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class BoundedLog:

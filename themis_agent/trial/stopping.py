@@ -16,10 +16,18 @@ class Stop:
 
 
 def wanted(
-    now: float, answer: Answer | None, silent_s: float, signalled: bool, grace_s: float, orphan_s: float
+    now: float,
+    answer: Answer | None,
+    silent_s: float,
+    signalled: bool,
+    grace_s: float,
+    orphan_s: float,
+    unreported_s: float = 0.0,
+    report_timeout_s: float = 0.0,
 ) -> Stop | None:
     """Whether to stop the gang now. `now`: on a clock that nobody sets. `silent_s`: for how long the agent has not
-    answered; `signalled`: by SIGTERM.
+    answered; `signalled`: by SIGTERM. `unreported_s`: for how long the gang has reported nothing, of
+    `report_timeout_s` (0: it may for ever).
 
     With a time of the agent, the upload ends then, and the processes do not have more than `grace_s`. Otherwise the
     upload may last as long again as the grace period.
@@ -33,4 +41,6 @@ def wanted(
         return Stop("stopped", now + grace_s, now + 2 * grace_s)
     if silent_s > orphan_s:
         return Stop("agent_away", now + grace_s, now + 2 * grace_s)
+    if 0 < report_timeout_s < unreported_s:
+        return Stop("silent", now + grace_s, now + grace_s, upload=False)
     return None

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from themis_agent.errors import StoreError, SupersededError
-from themis_agent.trial.checkpoints import Checkpoints, UnstorableError
+from themis_agent.trial.checkpoints import Checkpoints, LogPosition, UnstorableError
 from yarn_plugin.errors import describe
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -35,6 +36,8 @@ class Superseded:
     """A later epoch has begun."""
 
 
+_Upload = tuple[int, Path, LogPosition]
+
 Outcome = Committed | Refused | Superseded
 
 
@@ -49,16 +52,16 @@ class Uploads:
         before: Callable[[], object] = lambda: None,
     ) -> None:
         self._checkpoints, self._outcome, self._before = checkpoints, outcome, before
-        self._next: tuple[int, Path] | None = None
+        self._next: _Upload | None = None
         self._busy = False
         self._hurry = False
         self._changed = threading.Condition()
         threading.Thread(target=self._run, name="uploads", daemon=True).start()
 
-    def upload(self, step: int, source: Path) -> None:
+    def upload(self, step: int, source: Path, log: LogPosition = MappingProxyType({})) -> None:
         """Upload this one next."""
         with self._changed:
-            self._next = (step, source)
+            self._next = (step, source, log)
             self._changed.notify_all()
 
     def finish(self, wait_s: float) -> bool:
@@ -80,11 +83,11 @@ class Uploads:
             with self._changed:
                 while self._next is None:
                     self._changed.wait()
-                (step, source), self._next, self._busy = self._next, None, True
+                (step, source, log), self._next, self._busy = self._next, None, True
             begin = time.monotonic()
             try:
                 self._before()
-                self._checkpoints.commit(step, source)
+                self._checkpoints.commit(step, source, log)
             except SupersededError:
                 self._outcome(Superseded())
                 return self._rest(None)
@@ -97,7 +100,7 @@ class Uploads:
                 told = str(problem) if isinstance(problem, StoreError | OSError) else describe(problem)
                 # Names of files may not be UTF-8, but events are.
                 self._outcome(Refused(step, told.encode(errors="backslashreplace").decode()))
-                self._rest(None if isinstance(problem, UnstorableError) else (step, source))
+                self._rest(None if isinstance(problem, UnstorableError) else (step, source, log))
                 with self._changed:
                     self._changed.wait(_RETRY_S[0] if self._hurry else _RETRY_S[min(failures, len(_RETRY_S)) - 1])
                 continue
@@ -105,7 +108,7 @@ class Uploads:
             self._outcome(Committed(step, time.monotonic() - begin))
             self._rest(None)
 
-    def _rest(self, again: tuple[int, Path] | None) -> None:
+    def _rest(self, again: _Upload | None) -> None:
         with self._changed:
             self._busy = False
             self._next = self._next or again

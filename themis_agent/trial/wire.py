@@ -10,11 +10,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from themis_agent.trial.reading.numbering import MAX_STEPS, Steps
+
 Epoch = Annotated[int, Field(ge=1)]
 """Counts the starts of a trial: each start has a larger epoch than all before."""
-
-MAX_STEPS = 10**12
-"""Steps are below this: names of checkpoints have 12 digits."""
 
 Step = Annotated[int, Field(ge=0, lt=MAX_STEPS)]
 """Of a trial, from its first start on."""
@@ -58,9 +57,10 @@ class LaunchSpec(Wire):
     wait until an answer has it. `host`: the name of this host for others. `grace_s`: between SIGTERM and SIGKILL.
     `orphan_s`: without an answer of the agent for so long, the trial is checkpointed and ends. `token_file`: readable
     by its owner alone (0600), or its URL in a store. `agent_address`: the URL at which a new attempt of the agent
-    publishes an `AgentAddress`. `log_url`: a folder in a store, to which logs are copied. `loss_pattern`: a regular
-    expression for log lines, with the named groups `step`, `loss`, `iteration_s`. `log_bytes`: of each rank's log at
-    most.
+    publishes an `AgentAddress`. `log_url`: a folder in a store, to which logs are copied. `metric`: its name in
+    logs. `loss_pattern`: a regular expression for log lines, with the named groups `step`, `loss`, `iteration_s`.
+    `report_timeout_s`: a command that reports nothing for so long is ended; 0: it is not. `log_bytes`: of each rank's
+    log at most.
     """
 
     trial: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$")]
@@ -83,7 +83,9 @@ class LaunchSpec(Wire):
     agent_address: str | None = None
     token_file: str | None = None
     env: dict[str, str] = {}
+    metric: str = "loss"
     loss_pattern: str | None = None
+    report_timeout_s: Annotated[float, Field(ge=0)] = 0.0
 
     @model_validator(mode="after")
     def _check_ranks(self) -> "LaunchSpec":
@@ -132,6 +134,18 @@ class Reported(Event):
     loss: Annotated[float, Field(allow_inf_nan=True)]
 
 
+class LogRead(Event):
+    """The log is read: `name` is the one under which the metric stands there, `steps` where steps come from.
+
+    Sent when it has changed. `reported`: from now on the script reports itself, and what was read before counts no
+    more.
+    """
+
+    type: Literal["log_read"] = "log_read"
+    name: str
+    steps: Steps
+
+
 class Profiled(Event):
     """Seconds of one iteration with this gang: the median of the latest ones. Sent when it has changed by 5%, at most
     once a second.
@@ -161,15 +175,16 @@ class CheckpointFailed(Event):
     problem: str
 
 
-EndCause = Literal["exited", "stopped", "killed", "agent_away", "superseded", "refused", "no_room"]
+EndCause = Literal["exited", "stopped", "killed", "agent_away", "superseded", "refused", "no_room", "silent"]
 """Why a launcher ended: its processes ended by themselves; after SIGTERM; they ignored SIGTERM until SIGKILL; the agent
 was away for `orphan_s`; a later epoch has begun; it could not start them (see `last_lines`); not for now,
-because disk or memory is full."""
+because disk or memory is full; they reported nothing for `report_timeout_s`."""
 
 
 class Ended(Event):
     """The last event: no process of this launcher runs. `code`, `signal`: of the first process that failed, else code
     0; `rank`: which. `last_step`, `committed`: what was executed, and what is stored: the steps between are lost.
+    `no_report`: why nothing was reported, in words; "": something was.
     """
 
     type: Literal["ended"] = "ended"
@@ -180,10 +195,11 @@ class Ended(Event):
     last_step: Step | None = None
     committed: Step | None = None
     last_lines: list[str] = []
+    no_report: str = ""
 
 
 AnyEvent = Annotated[
-    Started | Reported | Profiled | Checkpointed | CheckpointFailed | Ended, Field(discriminator="type")
+    Started | Reported | LogRead | Profiled | Checkpointed | CheckpointFailed | Ended, Field(discriminator="type")
 ]
 
 

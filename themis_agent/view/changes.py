@@ -116,7 +116,7 @@ def _given_back(before: State, after: State, event: Event) -> Iterator[Change]:
 def _of_attempt(old: TrialState, new: TrialState, after: State, event: Event, at: float) -> Iterator[Change]:
     before, now = old.attempt, new.attempt
     if before is not None and (now is None or now.epoch != before.epoch):
-        yield from _ended(old, new, before, event, after.settings.retries)
+        yield from _ended(old, new, before, event, after)
     if now is not None and now.epoch > old.epoch:
         again = f" again (start {now.epoch})" if now.epoch > 1 else ""
         origin = "from the beginning" if new.checkpoint is None else f"from the checkpoint of step {new.checkpoint:g}"
@@ -136,7 +136,7 @@ _WHY_STOPPED = {
 }
 
 
-def _ended(old: TrialState, new: TrialState, attempt: Attempt, event: Event, retries: int) -> Iterator[Change]:
+def _ended(old: TrialState, new: TrialState, attempt: Attempt, event: Event, after: State) -> Iterator[Change]:
     """How a run of a trial ended; that it failed for good is said with its fate."""
     itself = attempt.ended_itself or attempt.stop_by is None
     code = attempt.exit_code if attempt.ended_itself else event.code if isinstance(event, LauncherEnded) else None
@@ -150,12 +150,19 @@ def _ended(old: TrialState, new: TrialState, attempt: Attempt, event: Event, ret
             yield Change(new.id, f"ignored SIGTERM and was killed after the grace period{more}", "bad")
         elif goes_on:
             yield Change(new.id, f"stopped at step {new.step:g}{more}", "warn" if lost else "plain")
+    elif attempt.silent or (isinstance(event, LauncherEnded) and event.silent):
+        return
     elif code is None:
         yield Change(new.id, f"lost its launcher, container or machine{more}", "warn")
+    elif code == 0 and new.ran_out and not old.ran_out:
+        goal = f" of {after.settings.max_steps}" if old.step < after.settings.max_steps else ""
+        text = f"ended by itself at step {old.step:g}{goal}, with exit code 0"
+        yield Change(new.id, f"{text}: it competes with what it has reached" if goal else text)
     elif code == 0:
         yield Change(new.id, f"ended its command at step {old.step:g}")
     elif goes_on:
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        retries = after.settings.retries
         tries = f"crash {new.crashes} of {retries} that {'is' if retries == 1 else 'are'} allowed"
         lines = attempt.last_lines or (event.last_lines if isinstance(event, LauncherEnded) else ())
         yield Change(new.id, f"crashed {how}, {tries}{more}", "warn", last_lines=lines)
@@ -179,7 +186,8 @@ def _of_fate(after: State, old: TrialState, new: TrialState, metric: str) -> Ite
     value = f"{metric} {metric_text(after.metric(new))}"
     match new.fate:
         case "paused":
-            text = f"reached the end of rung {new.rung} at step {new.until:g} with {value}"
+            reached = f"reached the end of rung {new.rung} at step {new.until:g}"
+            text = f"{'stands at the end of its rung' if new.ran_out else reached} with {value}"
             yield Change(new.id, f"{text}; it waits for the other trials of bracket {new.bracket}", fate="paused")
         case "pruned" if after.settings.algorithm == "curve_stopping":
             best = after.best

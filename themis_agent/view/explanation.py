@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from themis_agent.agent.searching import typical_step_s
 from themis_agent.agent.state import State, TrialState
-from themis_agent.local.progress import parameters_of, status, summary
+from themis_agent.local.progress import parameters_of, status, summary, what_is_read
 from themis_agent.view.changes import gpus, metric_text
 from themis_agent.view.snapshot import Snapshot, clock, duration
 from yarn_plugin.quantities import count, number
@@ -52,6 +52,8 @@ def now(shown: Snapshot, trial: TrialState | None) -> Iterator[str]:
         yield _waiting(shown.state, trial)
     elif what == "paused":
         yield f"waits at the end of rung {trial.rung} for {_others(shown.state, trial)}"
+    if read := what_is_read(trial):
+        yield f"is read from its log: {read}"
     if trial.store_problem:
         stored = "nothing" if trial.checkpoint is None else f"step {trial.checkpoint:g}"
         yield f"cannot store checkpoints ({trial.store_problem}); stored so far: {stored}"
