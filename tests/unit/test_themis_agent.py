@@ -75,7 +75,7 @@ def test_a_metric_that_is_no_number_fails_the_trial_and_not_the_search():
 
 
 def halving(trials=3, max_steps=9):
-    return Search(Settings("successive_halving", trials=trials, max_steps=max_steps, eta=3), held=trials)
+    return Search(Settings("successive_halving", trials=trials, max_steps=max_steps, eta=3, rules=2), held=trials)
 
 
 @pytest.mark.parametrize("promoted", [False, True])
