@@ -227,8 +227,9 @@ def test_a_change_is_decided_on_although_its_client_disconnects(service):
     waiting[0].set_result(None)
 
 
-def test_many_changes_of_one_user_delay_that_user_only(service):
+def test_many_changes_of_one_user_delay_that_user_only(make):
     """The arbiter has few changes of one user before it, however many are sent; the next user's come behind those."""
+    service = make(limits=Limits(changes_burst=1000))
     made = {user: service.register("nightly", user) for user in ("ann", "eve")}
     posted = []
 

@@ -6,6 +6,7 @@ for each user, so that no user takes all of them.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,13 +14,16 @@ from typing import Annotated, Protocol, TypeVar, cast
 
 from fastapi import Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel
 
+from yarn_plugin.api import wire
 from yarn_plugin.api.bodies import Messages
 from yarn_plugin.api.queueing import FairQueue, QueueFullError, SharedPoll
+from yarn_plugin.api.rates import TokenBuckets
 from yarn_plugin.api.refusals import Limits, Refusals, Refused
 from yarn_plugin.api.registration import Users
 from yarn_plugin.api.streams import Streams
-from yarn_plugin.api.tokens import Principal, Tokens
+from yarn_plugin.api.tokens import ADMIN, Principal, Tokens
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.state import State
@@ -115,9 +119,35 @@ class Backend:
     ended: type[Exception]
     messages: Messages
     poll: SharedPoll
+    rates: TokenBuckets
     changes: FairQueue = field(default_factory=FairQueue)
+    bodies: FairQueue = field(default_factory=lambda: FairQueue(MAX_CONCURRENT_READS, "requests"))
     reads: FairQueue = field(default_factory=lambda: FairQueue(MAX_CONCURRENT_READS, "reads"))
     questions: FairQueue = field(default_factory=lambda: FairQueue(MAX_CONCURRENT_QUESTIONS, "questions"))
+
+    def admit(self, caller: Principal, app: str | None, kind: type[BaseModel] | None) -> None:
+        """Count a change, before its body is parsed: for its user; or for its application if that answers the arbiter.
+
+        Raises:
+            Refused: 429 where there are too many; the administrator's are not limited.
+        """
+        if caller == ADMIN:
+            return
+        answers = kind in (wire.Message, wire.Vacated)
+        owner = f"answers/{app}" if answers else _queue_of(self.arbiter.state, caller)
+        wait_s = self.rates.take(owner)
+        if wait_s:
+            who = "messages of this application" if answers else "changes of this user"
+            expected = f"more than {self.limits.changes_per_s:g} {who} a second, which is the limit; retry later"
+            raise Refused(429, "Authorization", None, expected, retry_after=math.ceil(wait_s))
+
+    async def parse(self, caller: Principal, compute: Callable[[], Result]) -> Result:
+        """Read what a caller sent in a thread, in the queue of the caller's user.
+
+        Raises:
+            Refused: 429 where too many requests of the caller wait.
+        """
+        return await self._in_thread(self.bodies, caller, compute)
 
     async def decide(self, event: events.Event, owner: str) -> Decided[events.Event, Command]:
         """Have the arbiter decide on an event, in the queue of its owner: a user, or the administrator.
@@ -150,8 +180,11 @@ class Backend:
         Raises:
             Refused: 429 where too many reads of the caller wait.
         """
+        return await self._in_thread(self.reads, caller, compute)
+
+    async def _in_thread(self, queue: FairQueue, caller: Principal, compute: Callable[[], Result]) -> Result:
         try:
-            async with self.reads.slot(_queue_of(self.arbiter.state, caller)):
+            async with queue.slot(_queue_of(self.arbiter.state, caller)):
                 return await run_in_threadpool(compute)
         except QueueFullError as full:
             raise Refused(429, "Authorization", None, str(full)) from None

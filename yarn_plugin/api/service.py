@@ -9,6 +9,7 @@ from yarn_plugin.api.authentication import AuthenticationMiddleware
 from yarn_plugin.api.backend import Arbiter, Backend, Ended
 from yarn_plugin.api.bodies import Messages
 from yarn_plugin.api.queueing import SharedPoll
+from yarn_plugin.api.rates import TokenBuckets
 from yarn_plugin.api.refusals import Limits, Refusals, answer_problems
 from yarn_plugin.api.registration import Users
 from yarn_plugin.api.routes import apps, decisions, operations, streams
@@ -58,6 +59,7 @@ def create(
         ended=ended,
         messages=Messages(registry),
         poll=SharedPoll(arbiter.poll),
+        rates=TokenBuckets(limits.changes_per_s, limits.changes_burst),
     )
     answer_problems(service, refusals)
     service.add_middleware(AuthenticationMiddleware, tokens=tokens, limits=limits, refusals=refusals)

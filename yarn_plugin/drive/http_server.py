@@ -114,6 +114,8 @@ def limits_in_force(section: LimitsSection) -> Limits:
         max_body=section.max_body_kb * 1024,
         header_timeout=section.header_timeout_s,
         metrics_apps=section.metrics_apps,
+        changes_per_s=section.changes_per_s,
+        changes_burst=section.changes_burst,
     )
 
 
