@@ -55,7 +55,12 @@ def open_intake():
     opened = []
 
     def open_one(path, step=add, now=1.0):
-        opened.append(Intake(StateMachine(step, Total()), Durable(TAGS, RecordFile(path)), HandClock(now)))
+        records = RecordFile(path)
+        try:
+            opened.append(Intake(StateMachine(step, Total()), Durable(TAGS, records), HandClock(now)))
+        except BaseException:
+            records.close()
+            raise
         return opened[-1]
 
     yield open_one
@@ -454,3 +459,35 @@ def test_an_intake_resumes_at_the_time_of_its_last_record(path):
     again = Intake(StateMachine(add, Total()), Durable(TAGS, RecordFile(path)), machine.clock())
     assert again.take(Added(1)).at == 1_800_000_005.0
     again.close()
+
+
+def test_a_journal_whose_lock_file_was_removed_is_still_in_use(tmp_path):
+    path = tmp_path / "journal"
+    first = RecordFile(path)
+    for _ in range(2):
+        (tmp_path / "journal.lock").unlink()
+        with pytest.raises(JournalInUseError, match="another process"):
+            RecordFile(path)
+        first.append({"seq": 1})
+        # The file that a compaction makes is locked, too.
+        first.rewrite({"seq": 2})
+    first.close()
+    second = RecordFile(path)
+    assert list(second.read()) == [{"seq": 2}]
+    second.close()
+
+
+def test_nothing_is_written_to_a_journal_that_was_removed(tmp_path):
+    """Another process may have started a new one in its place."""
+    path = tmp_path / "journal"
+    first = RecordFile(path)
+    first.append({"seq": 1})
+    for name in ("journal", "journal.lock"):
+        (tmp_path / name).unlink()
+    second = RecordFile(path)
+    for write in (lambda: first.append({"seq": 2}), first.probe):
+        with pytest.raises(JournalUnavailableError, match="removed or replaced"):
+            write()
+    assert not list(second.read())
+    first.close()
+    second.close()

@@ -1,7 +1,7 @@
 """Routes whose changes are limited in rate, and whose bodies are strict JSON, parsed in the queue of their owner."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -22,7 +22,7 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The route's handler, on a request whose JSON is parsed strictly."""
         handle = super().get_route_handler()
-        kind: type[BaseModel] | None = self.body_field.field_info.annotation if self.body_field else None
+        kind = cast("type[BaseModel] | None", self.body_field and self.body_field.field_info.annotation)
 
         async def strict(request: Request) -> Response:
             backend: Backend = request.app.state.backend

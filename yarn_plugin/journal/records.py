@@ -7,6 +7,7 @@ Only the owner can read the files: journals contain names, queues and SQL of use
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -117,6 +118,9 @@ class Records(Protocol):
 class RecordFile:
     """The records of a journal file, opened for writing.
 
+    Two locks keep other processes out: that of the file `.lock`, and that of the journal's own file, which no `rm` of
+    the first one undoes.
+
     `dropped`: a description of the damage that was removed when the file was opened, or None. `lost`: the valid records
     after that damage, which were removed too (`accept_loss`). `writer`: where several processes may believe that they
     have it open, as a lock is not seen by other machines: the name of this one.
@@ -148,15 +152,21 @@ class RecordFile:
         except OSError as problem:
             raise JournalError(f"journal {str(path)!r}: {os_reason(problem)}; {_CHOOSE_STATE}") from None
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_MODE)
-            os.fchmod(self._file, PRIVATE_MODE)
-            self._remove_damage(accept_loss, before_loss)
+            self._file = _open_locked(path)
+        except JournalInUseError:
+            self._lock.release()
+            raise
         except OSError as problem:
             self._lock.release()
             raise JournalError(f"journal {str(path)!r}: {os_reason(problem)}; {_CHOOSE_STATE}") from None
+        try:
+            os.fchmod(self._file, PRIVATE_MODE)
+            self._remove_damage(accept_loss, before_loss)
+        except OSError as problem:
+            self.close()
+            raise JournalError(f"journal {str(path)!r}: {os_reason(problem)}; {_CHOOSE_STATE}") from None
         except JournalError:
-            os.close(self._file)
-            self._lock.release()
+            self.close()
             raise
         self.size = path.stat().st_size
         self.rewritten_size = 0
@@ -173,6 +183,7 @@ class RecordFile:
         """
         data = b"".join(encode(record) for record in records)
         try:
+            self._require_in_place()
             # An earlier append may have failed without being rolled back.
             if os.fstat(self._file).st_size != self.size:
                 os.ftruncate(self._file, self.size)
@@ -193,6 +204,7 @@ class RecordFile:
             JournalUnavailableError: they cannot.
         """
         try:
+            self._require_in_place()
             os.ftruncate(self._file, self.size)
             _write_all(self._file, b"\n" * 65536)
             os.ftruncate(self._file, self.size)
@@ -214,6 +226,7 @@ class RecordFile:
                 self.before_replacement()
                 # Before the file is renamed: afterwards nothing may fail.
                 opened = os.dup(file.fileno())
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
             if opened >= 0:
                 os.close(opened)
@@ -232,6 +245,19 @@ class RecordFile:
             os.close(self._file)
             self._file = -1
         self._lock.release()
+
+    def _require_in_place(self) -> None:
+        """Refuse to write to a file that has lost its name: nobody would ever read it.
+
+        Raises:
+            JournalUnavailableError: another program has removed or replaced the journal.
+        """
+        # With a named writer, another may have replaced the file: who that is says what was written to this one.
+        if self._writer is True and not _is_at(self._file, self.path):
+            raise JournalUnavailableError(
+                f"journal {str(self.path)!r}: was removed or replaced while in use; stop this process, restore the "
+                "directory from a backup, and start it again"
+            )
 
     def _remove_damage(self, accept_loss: bool, before_loss: Callable[[tuple[Record, ...]], object]) -> None:
         damage = find_damage(self.path)
@@ -333,6 +359,36 @@ def _unavailable(path: Path, problem: OSError) -> JournalUnavailableError:
     return JournalUnavailableError(
         f"journal {str(path)!r}: {os_reason(problem)}; check the disk's space and the file's permissions"
     )
+
+
+def _open_locked(path: Path) -> int:
+    """Open a journal, and lock it until it is closed.
+
+    Raises:
+        JournalInUseError: another process has locked it.
+        OSError: it cannot be opened or locked.
+    """
+    while True:
+        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_MODE)
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(opened)
+            raise JournalInUseError(path) from None
+        except OSError:
+            os.close(opened)
+            raise
+        # It may have been replaced between the two.
+        if _is_at(opened, path):
+            return opened
+        os.close(opened)
+
+
+def _is_at(opened: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(opened), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
