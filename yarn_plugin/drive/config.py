@@ -72,9 +72,9 @@ class PoolSection(Section):
     preempt_after_s: Seconds = 15.0
     idle_timeout_s: Seconds = 5.0
     submit_timeout_s: Seconds = 120.0
-    max_weight: float = Field(default=10.0, gt=0, le=1000)
+    max_weight: float = Field(default=1.0, gt=0, le=1000)
     max_grace_s: Annotated[float, Field(ge=0, le=3600)] = 300.0
-    max_apps_per_user: int = Field(default=100, ge=1, le=100_000)
+    max_apps_per_user: int = Field(default=10, ge=1, le=100_000)
     max_streams_per_user: int = Field(default=200, ge=1, le=100_000)
 
     controller: str = "share"
