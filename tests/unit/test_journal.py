@@ -1,5 +1,6 @@
 """The journal survives being cut anywhere and is used by one process at a time."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -491,3 +492,45 @@ def test_nothing_is_written_to_a_journal_that_was_removed(tmp_path):
     assert not list(second.read())
     first.close()
     second.close()
+
+
+# Valid checksums, and no records.
+
+
+def recorded(**fields):
+    return json.dumps({"v": VERSION, "kind": "input", "seq": 1, "at": 1.0, "wall": 1.0, **fields}).encode()
+
+
+ADDED = {"type": "Added", "amount": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply"),
+        (b'{"seq": ' + b"9" * 5000 + b"}", "thousands of digits"),
+        (b"[1, 2]", "must be a JSON object, not a list"),
+        (b"null", "must be a JSON object, not a NoneType"),
+        (b'{"seq": "\xff"}', "is not UTF-8"),
+        (b"{seq}", "is not JSON"),
+        (recorded(event=ADDED, seq="one"), "seq is 'one', not a whole number"),
+        (recorded(event=ADDED, at=float("nan")), "at is nan, not a time"),
+        (recorded(event=ADDED, wall="noon"), "wall is 'noon', not a time"),
+        (recorded(event=[1]), "must be an object, not a list"),
+        (recorded(event="Added"), "must be an object, not a str"),
+        (recorded(event=None), "must be an object, not a NoneType"),
+        (recorded(), "'event'"),
+        (recorded(kind=["input"], event=ADDED), "unknown kind"),
+        (recorded(kind="snapshot", state=[]), "must be an object, not a list"),
+    ],
+    ids=range(16),
+)
+@pytest.mark.parametrize("last", [True, False])
+def test_a_record_that_no_release_wrote_is_refused_in_one_line(path, open_intake, body, said, last):
+    path.write_bytes(encode(body) + (b"" if last else encode(recorded(event=ADDED, seq=2))))
+    with pytest.raises(JournalError) as refused:
+        open_intake(path)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 600

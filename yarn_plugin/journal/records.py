@@ -286,9 +286,21 @@ class RecordFile:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """The valid records of a journal, oldest first, up to the first damaged one. Writes and locks nothing."""
-    for _, body in _valid_bodies(path):
-        yield json.loads(body)
+    """The valid records of a journal, oldest first, up to the first damaged one. Writes and locks nothing.
+
+    Raises:
+        JournalError: one is not a JSON object, although its checksum is right.
+    """
+    for number, (end, body) in enumerate(_valid_bodies(path), 1):
+        try:
+            record = _record(body)
+        except _NotARecordError as problem:
+            where = f"record {number}, which ends at byte {end}"
+            raise JournalError(
+                f"journal {str(path)!r}: {where}: {problem}, although its checksum is right: no release wrote it; "
+                "restore the directory from a backup"
+            ) from None
+        yield record
 
 
 def find_damage(path: Path) -> Damage | None:
@@ -313,11 +325,38 @@ def encode(record: Record | bytes) -> bytes:
 
 
 def decode(line: bytes) -> Record | None:
-    """The record of a line; None if the line is truncated or damaged."""
+    """The record of a line; None if the line is truncated or damaged, or no record."""
     body = _body(line)
     if body is None:
         return None
-    record: Record = json.loads(body)
+    try:
+        return _record(body)
+    except _NotARecordError:
+        return None
+
+
+class _NotARecordError(Exception):
+    """Why a text is not a record."""
+
+
+def _record(body: bytes) -> Record:
+    """The record in a text.
+
+    Raises:
+        _NotARecordError: it is not a JSON object.
+    """
+    try:
+        record = json.loads(body)
+    except UnicodeDecodeError as problem:
+        raise _NotARecordError(f"its byte {problem.start} is not UTF-8") from None
+    except RecursionError:
+        raise _NotARecordError("its lists and objects are nested too deeply") from None
+    except json.JSONDecodeError as problem:
+        raise _NotARecordError(f"it is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]}") from None
+    except ValueError:
+        raise _NotARecordError("it has a number with thousands of digits") from None
+    if not isinstance(record, dict):
+        raise _NotARecordError(f"it must be a JSON object, not a {type(record).__name__}")
     return record
 
 
