@@ -520,7 +520,7 @@ ADDED = {"type": "Added", "amount": 1}
         (recorded(event=[1]), "must be an object, not a list"),
         (recorded(event="Added"), "must be an object, not a str"),
         (recorded(event=None), "must be an object, not a NoneType"),
-        (recorded(), "'event'"),
+        (recorded(), "event is missing"),
         (recorded(kind=["input"], event=ADDED), "unknown kind"),
         (recorded(kind="snapshot", state=[]), "must be an object, not a list"),
     ],
