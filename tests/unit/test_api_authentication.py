@@ -86,7 +86,7 @@ def test_without_a_token_no_body_is_read_before_the_answer(service, body):
 
 
 def test_a_refused_body_is_discarded_up_to_a_limit(service, monkeypatch):
-    monkeypatch.setattr("yarn_plugin.api.authentication.MAX_DISCARDED_BYTES", 200_000)
+    monkeypatch.setattr("yarn_plugin.serving.bodies.MAX_DISCARDED_BYTES", 200_000)
     sender = Sender(service, None, **chunked(*[b"x" * 65_536] * 1000)).run()
     assert (sender.status, sender.read) == (401, 4)
 

@@ -252,8 +252,8 @@ def test_the_service_shows_a_search_only_to_those_with_its_address(told):
     add_view(app, view)
     token = told.folder.token()
     assert token not in view.key
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with serving(app, listener), requests.Session() as client:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         for path in (f"/{token}/", "/key/", "/metrics", "/x/metrics"):
             assert client.get(url + path).status_code == 401, path
         answer = client.get(f"{url}/{view.key}/")

@@ -20,7 +20,7 @@ from yarn_plugin.api import wire
 from yarn_plugin.api.bodies import Messages
 from yarn_plugin.api.queueing import FairQueue, QueueFullError, SharedPoll
 from yarn_plugin.api.rates import TokenBuckets
-from yarn_plugin.api.refusals import Limits, Refusals, Refused
+from yarn_plugin.api.refusals import Limits, Refused
 from yarn_plugin.api.registration import Users
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import ADMIN, Principal, Tokens
@@ -29,6 +29,7 @@ from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError
+from yarn_plugin.serving.refusals import Refusals
 
 MANAGER_TIMEOUT = 10.0
 """Seconds for which /why waits for the ResourceManager's answer; its clients wait 15 s for ours."""

@@ -1,9 +1,6 @@
 """Limits and refusals: every answer that is not 2xx names the field, the value, and what would be right."""
 
-import json
 import math
-import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,67 +12,27 @@ from starlette.exceptions import HTTPException
 
 from yarn_plugin import validation
 from yarn_plugin.api import wire
+from yarn_plugin.serving import limits as serving
+from yarn_plugin.serving.refusals import REASONS, RETRY_AFTER, Refusals, answer
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(serving.Limits):
     """Limits of the service, over all callers.
 
-    `header_timeout`: seconds for the head of a request, and again for its body. `write_timeout`: seconds until a
-    client must read what is sent to it. `metrics_apps`: the number of applications with metrics of their own.
-    `changes_per_s`, `changes_burst`: the rate at which one user may change something, and each application may send
-    messages; and how many at once.
+    `metrics_apps`: the number of applications with metrics of their own. `changes_per_s`, `changes_burst`: the rate at
+    which one user may change something, and each application may answer; and how many at once.
     """
 
-    max_connections: int = 4096
     max_streams: int = 2048
-    max_body: int = 256 * 1024
-    header_timeout: float = 10.0
-    write_timeout: float = 30.0
     metrics_apps: int = 200
     changes_per_s: float = 10.0
     changes_burst: int = 100
 
 
-class Refusals:
-    """Counts refused requests by reason. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: Counter[str] = Counter()
-
-    def count(self, reason: str) -> None:
-        """Count one for this reason, which is a word of the service's own, never a caller's."""
-        with self._lock:
-            self._counts[reason] += 1
-
-    def counts(self) -> Mapping[str, int]:
-        """The number of refused requests for each reason."""
-        with self._lock:
-            return dict(self._counts)
-
-
 MAX_VALUE_LENGTH = 120
 """Characters of a refused value in an answer; the rest is left out."""
 MAX_PROBLEMS = 20
-RETRY_AFTER = 2
-"""Seconds after which a client may retry a request that could not be served."""
-
-REASONS = {
-    400: "malformed",
-    401: "unauthenticated",
-    403: "forbidden",
-    404: "unknown",
-    405: "method",
-    408: "slow_body",
-    409: "conflict",
-    410: "gone",
-    413: "too_large",
-    422: "invalid",
-    429: "limit",
-    500: "failed",
-    503: "unavailable",
-}
 
 
 class Refused(HTTPException):
@@ -92,12 +49,6 @@ class Refused(HTTPException):
         refused = cls(status, "body", None, "")
         refused.problems = problems
         return refused
-
-
-def answer(status: int, problems: Iterable[wire.Problem], headers: Mapping[str, str] | None = None) -> Response:
-    """An answer that lists problems."""
-    body = wire.Problems(problems=list(problems)).model_dump()
-    return Response(json.dumps(body).encode(), status, headers, media_type="application/json")
 
 
 def answer_problems(service: FastAPI, refusals: Refusals) -> None:

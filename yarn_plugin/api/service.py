@@ -5,18 +5,20 @@ from concurrent.futures import Future
 
 from fastapi import FastAPI
 
-from yarn_plugin.api.authentication import AuthenticationMiddleware
+from yarn_plugin.api.authentication import Authentication
 from yarn_plugin.api.backend import Arbiter, Backend, Ended
 from yarn_plugin.api.bodies import Messages
 from yarn_plugin.api.queueing import SharedPoll
 from yarn_plugin.api.rates import TokenBuckets
-from yarn_plugin.api.refusals import Limits, Refusals, answer_problems
+from yarn_plugin.api.refusals import Limits, answer_problems
 from yarn_plugin.api.registration import Users
 from yarn_plugin.api.routes import apps, decisions, operations, streams
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Tokens
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.serving.bodies import BodyLimitMiddleware
+from yarn_plugin.serving.refusals import Refusals
 
 
 def create(
@@ -62,7 +64,8 @@ def create(
         rates=TokenBuckets(limits.changes_per_s, limits.changes_burst),
     )
     answer_problems(service, refusals)
-    service.add_middleware(AuthenticationMiddleware, tokens=tokens, limits=limits, refusals=refusals)
+    admit = Authentication(tokens, limits.max_body).admit
+    service.add_middleware(BodyLimitMiddleware, admit=admit, limits=limits, refusals=refusals)
     # In the order in which OpenAPI lists them.
     for router in (operations.router, apps.router, streams.router, decisions.router, operations.scraping):
         service.include_router(router)

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from yarn_plugin.act.ownership import Ownership, claim, identity, is_arbiter_at
-from yarn_plugin.api.connections import Connections, CountingListener
-from yarn_plugin.api.refusals import Refusals
 from yarn_plugin.api.tokens import Tokens
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Registry
@@ -26,6 +24,8 @@ from yarn_plugin.observe.capabilities import probe
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 from yarn_plugin.observe.translate import queues
 from yarn_plugin.quantities import count
+from yarn_plugin.serving.connections import Connections, CountingListener
+from yarn_plugin.serving.refusals import Refusals
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
