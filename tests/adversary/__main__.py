@@ -1,4 +1,4 @@
-"""Attack an arbiter: `python -m tests.adversary [--checkout DIR] [--operations N] [--rows NAME ...] [--json FILE]`.
+"""Attack an arbiter, and the service of a search: `python -m tests.adversary [--checkout DIR] [--operations N] [--rows NAME ...] [--json FILE]`.
 
 Starts a ResourceManager and a node behind a hostile proxy, then runs all checks (or the named ones) and N random
 operations on the arbiter and the commands of a checkout, by default this one. Exits with 0 if all checks pass.
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.adversary import api, commands, files, manager  # noqa: F401 - their checks
+from tests.adversary import api, commands, files, limits, manager  # noqa: F401 - their checks
 from tests.adversary.checks import CHECKS, run_check
 from tests.adversary.fuzz import fuzz
 from tests.adversary.lab import Lab, lab_on_a_cluster
