@@ -1,4 +1,4 @@
-"""Attack an arbiter, and the service of a search: `python -m tests.adversary [--checkout DIR] [--operations N] [--rows NAME ...] [--json FILE]`.
+"""Attack an arbiter and the service of a search: `python -m tests.adversary [OPTIONS]`; `--help` lists them.
 
 Starts a ResourceManager and a node behind a hostile proxy, then runs all checks (or the named ones) and N random
 operations on the arbiter and the commands of a checkout, by default this one. Exits with 0 if all checks pass.

@@ -248,10 +248,10 @@ name = "attacked"
 command = {command}
 metric = "loss"
 trials = 1
+algorithm = "plain"
 max_steps = 1000
-[space.q]
-low = 0.0
-high = 1.0
+[space]
+q = {{ type = "float", low = 0.0, high = 1.0 }}
 """
 
 
@@ -261,7 +261,7 @@ class Search:
     def __init__(self, lab: Lab) -> None:
         self.folder = lab.folder()
         (self.folder / "train.py").write_text(TRAINING)
-        (self.folder / "app.toml").write_text(APP.format(command=json.dumps(["python", "train.py"])))
+        (self.folder / "app.toml").write_text(APP.format(command=json.dumps("python train.py q={q}")))
         words = ["run", "--local", str(self.folder / "app.toml"), "--gpus", "1", "--dir", str(self.folder / "search")]
         self.process = lab.spawn(words, command="themis_agent")
         self.log = b""
@@ -315,8 +315,8 @@ def half_sent_requests_do_not_stop_a_search(lab: Lab) -> Result:
         one.close()
     logged = len(search.log) / 1024
     observed = (
-        f"answers {f'after {took:.1f} s' if back else 'nothing'}, limit 20 s; log {logged:.0f} KiB, limit 64; the trial "
-        f"goes on: {goes_on}; the process {'runs' if search.process.poll() is None else 'ended'}"
+        f"answers {f'after {took:.1f} s' if back else 'nothing'}, limit 20 s; log {logged:.0f} KiB, limit 64; "
+        f"the trial goes on: {goes_on}; the process {'runs' if search.process.poll() is None else 'ended'}"
     )
     return back and goes_on and logged <= 64 and search.process.poll() is None, observed
 
@@ -330,7 +330,8 @@ def a_large_body_does_not_fill_a_search(lab: Lab) -> Result:
     found, most_sent = [], 0.0
     for token in (None, search.token):
         authorization = f"Authorization: Bearer {token}\r\n" if token else ""
-        head = f"POST /v1/trials/trial-00000/events HTTP/1.1\r\nHost: x\r\n{authorization}Content-Length: 400000000\r\n\r\n"
+        line = "POST /v1/trials/trial-00000/events HTTP/1.1\r\nHost: x\r\n"
+        head = f"{line}{authorization}Content-Length: 400000000\r\n\r\n"
         sent, status = 0, 0
         with search.connect() as one, contextlib.suppress(OSError):
             one.sendall(head.encode())
