@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import multiprocessing
+import resource
 import socket
 import statistics
 import threading
@@ -255,6 +256,10 @@ q = {{ type = "float", low = 0.0, high = 1.0 }}
 """
 
 
+DESCRIPTORS = 1024
+"""What most systems let a process open unless it asks for more."""
+
+
 class Search:
     """A search on this machine with one trial, and the address of its service."""
 
@@ -262,8 +267,13 @@ class Search:
         self.folder = lab.folder()
         (self.folder / "train.py").write_text(TRAINING)
         (self.folder / "app.toml").write_text(APP.format(command=json.dumps("python train.py q={q}")))
-        words = ["run", "--local", str(self.folder / "app.toml"), "--gpus", "1", "--dir", str(self.folder / "search")]
-        self.process = lab.spawn(words, command="themis_agent")
+        words = ["run", "--local", str(self.folder / "app.toml"), "--gpus", "1", "--state", str(self.folder / "search")]
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(DESCRIPTORS, hard), hard))
+        try:
+            self.process = lab.spawn(words, command="themis_agent")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         self.log = b""
         threading.Thread(target=self._read, daemon=True).start()
         address = self.folder / "search" / "agent.json"
