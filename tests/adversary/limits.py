@@ -226,7 +226,9 @@ def journals_that_no_release_wrote_are_named(lab: Lab) -> Result:
     found = {}
     for what, body in bodies.items():
         folder = lab.folder()
+        folder.chmod(0o700)
         (folder / "journal").write_bytes(encode(body))
+        (folder / "journal").chmod(0o600)
         words = ("--rm", lab.proxy.url, "--state", folder, "--listen", "127.0.0.1:0")
         ended = lab.run("arbiter", *words, limit_s=20)
         lines = [line for line in ended.stderr.splitlines() if line.strip()]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.http_service import problems
 from yarn_plugin.api import wire
+from yarn_plugin.api.backend import MAX_CONCURRENT_UPLOADS
 from yarn_plugin.api.queueing import MAX_CONCURRENT_CHANGES, MAX_WAITING
 from yarn_plugin.api.refusals import Limits
 from yarn_plugin.decide import events
@@ -347,3 +348,32 @@ def test_metrics_show_faults_by_name(service):
     assert "yarn_arbiter_journal_writable 0.0" in text
     assert "last_look_age" not in text
     assert service.as_admin("GET", "/v1/cluster").json()["mode"] == "superseded"
+
+
+def test_large_bodies_of_one_user_are_read_a_few_at_a_time(service):
+    """Each piece of a body takes the event loop, which answers everybody."""
+    made = {user: service.register("nightly", user) for user in ("ann", "eve")}
+
+    def sender(user, length=5000, stalls=True):
+        headers = [(b"content-length", b"%d" % length)]
+        path = f"/v1/apps/{made[user].app}"
+        return Sender(service, made[user].token, [b"{"], headers, method="PATCH", path=path, stalls=stalls)
+
+    async def scenario():
+        hers = [sender("ann") for _ in range(MAX_CONCURRENT_UPLOADS + MAX_WAITING)]
+        tasks = [asyncio.ensure_future(service.app(one._scope, one.receive, one.send)) for one in hers]
+        await asyncio.sleep(0.1)
+        others = [sender("ann"), sender("ann", length=2, stalls=False), sender("eve", stalls=False)]
+        for one in others:
+            await service.app(one._scope, one.receive, one.send)
+        read = sum(one.read for one in hers)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return read, [one.status if one.sent else None for one in others], others[2].read
+
+    read, statuses, his = asyncio.run(scenario())
+    assert read == MAX_CONCURRENT_UPLOADS
+    assert statuses[0] == 429, "too many wait already"
+    assert statuses[1] in (None, 422), "a small one does not wait"
+    assert his == 1, "nor does another user's"

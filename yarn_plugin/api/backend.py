@@ -6,8 +6,9 @@ for each user, so that no user takes all of them.
 """
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol, TypeVar, cast
@@ -15,6 +16,7 @@ from typing import Annotated, Protocol, TypeVar, cast
 from fastapi import Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel
+from starlette.types import Scope
 
 from yarn_plugin.api import wire
 from yarn_plugin.api.bodies import Messages
@@ -29,6 +31,7 @@ from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError
+from yarn_plugin.serving.bodies import NoTurnError, Refusal
 from yarn_plugin.serving.refusals import Refusals
 
 MANAGER_TIMEOUT = 10.0
@@ -37,6 +40,8 @@ NOT_YET = "the ResourceManager has not answered yet; try again"
 
 MAX_CONCURRENT_READS = 1
 """Long answers that are rendered at a time for one user; each takes a thread."""
+MAX_CONCURRENT_UPLOADS = 2
+"""Bodies of one user that are read at a time."""
 MAX_CONCURRENT_QUESTIONS = 4
 """Questions that the ResourceManager is asked at a time about one user's applications, for /why."""
 
@@ -122,6 +127,7 @@ class Backend:
     poll: SharedPoll
     rates: TokenBuckets
     changes: FairQueue = field(default_factory=FairQueue)
+    uploads: FairQueue = field(default_factory=lambda: FairQueue(MAX_CONCURRENT_UPLOADS, "requests"))
     bodies: FairQueue = field(default_factory=lambda: FairQueue(MAX_CONCURRENT_READS, "requests"))
     reads: FairQueue = field(default_factory=lambda: FairQueue(MAX_CONCURRENT_READS, "reads"))
     questions: FairQueue = field(default_factory=lambda: FairQueue(MAX_CONCURRENT_QUESTIONS, "questions"))
@@ -141,6 +147,20 @@ class Backend:
             who = "messages of this application" if answers else "changes of this user"
             expected = f"more than {self.limits.changes_per_s:g} {who} a second, which is the limit; retry later"
             raise Refused(429, "Authorization", None, expected, retry_after=math.ceil(wait_s))
+
+    @contextlib.asynccontextmanager
+    async def upload(self, scope: Scope) -> AsyncGenerator[None, None]:
+        """A turn to read the body of a request, in the queue of the caller's user (see `BodyLimitMiddleware`).
+
+        Raises:
+            NoTurnError: 429 where too many of them wait.
+        """
+        caller: Principal = scope["state"]["principal"]
+        try:
+            async with self.uploads.slot(_queue_of(self.arbiter.state, caller)):
+                yield
+        except QueueFullError as full:
+            raise NoTurnError(Refusal(429, wire.Problem(field="Authorization", expected=str(full)))) from None
 
     async def parse(self, caller: Principal, compute: Callable[[], Result]) -> Result:
         """Read what a caller sent in a thread, in the queue of the caller's user.

@@ -49,7 +49,7 @@ def create(
     """
     limits, refusals = limits or Limits(), refusals or Refusals()
     service = FastAPI(title="YARN share arbiter", version="1", docs_url=None, redoc_url=None, redirect_slashes=False)
-    service.state.backend = Backend(
+    backend = service.state.backend = Backend(
         arbiter=arbiter,
         tokens=tokens,
         streams=event_streams,
@@ -65,7 +65,7 @@ def create(
     )
     answer_problems(service, refusals)
     admit = Authentication(tokens, limits.max_body).admit
-    service.add_middleware(BodyLimitMiddleware, admit=admit, limits=limits, refusals=refusals)
+    service.add_middleware(BodyLimitMiddleware, admit=admit, limits=limits, refusals=refusals, turn=backend.upload)
     # In the order in which OpenAPI lists them.
     for router in (operations.router, apps.router, streams.router, decisions.router, operations.scraping):
         service.include_router(router)

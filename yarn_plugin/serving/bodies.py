@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,6 +17,10 @@ MAX_DISCARDED_BYTES, DISCARD_TIMEOUT = 32 * 1024 * 1024, 1.0
 still sends may never read the answer."""
 
 
+SMALL_BODY = 1024
+"""Bytes of a body that is read at once: it has mostly arrived with the head."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """The answer to a caller who may not send a request."""
@@ -25,17 +30,36 @@ class Refusal:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+class NoTurnError(Exception):
+    """Too many bodies of a caller wait to be read."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.problem.expected)
+        self.refusal = refusal
+
+
+def _at_once(scope: Scope) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
+
+
 class BodyLimitMiddleware:
     """Passes on requests that are admitted, with a complete body within the limits.
 
     Args:
         admit: how many bytes the body of a request may have; or why the request is refused.
+        turn: entered to read a body that is not small; waits so that the bodies of one caller do not keep the event
+            loop from all others, and raises NoTurnError where too many wait. What is not read yet is not sent.
     """
 
     def __init__(
-        self, app: ASGIApp, admit: Callable[[Scope], int | Refusal], limits: Limits, refusals: Refusals
+        self,
+        app: ASGIApp,
+        admit: Callable[[Scope], int | Refusal],
+        limits: Limits,
+        refusals: Refusals,
+        turn: Callable[[Scope], AbstractAsyncContextManager[None]] = _at_once,
     ) -> None:
-        self._app, self._admit, self._limits, self._refusals = app, admit, limits, refusals
+        self._app, self._admit, self._limits, self._refusals, self._turn = app, admit, limits, refusals, turn
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401, 408 or 413 at once, or pass the request on."""
@@ -46,7 +70,11 @@ class BodyLimitMiddleware:
         if isinstance(limit, Refusal):
             await self._refuse(scope, receive, send, limit)
             return
-        body = await _read(scope, receive, limit, self._limits.header_timeout)
+        try:
+            body = await self._read_in_turn(scope, receive, limit)
+        except NoTurnError as full:
+            await self._refuse(scope, receive, send, full.refusal)
+            return
         if isinstance(body, bytes):
             await self._app(scope, _replaying(body, receive), send)
         elif body == "too large":
@@ -55,6 +83,14 @@ class BodyLimitMiddleware:
         elif body == "too slow":
             expected = f"must arrive completely within {self._limits.header_timeout:g} s"
             await self._refuse(scope, receive, send, Refusal(408, wire.Problem(field="body", expected=expected)))
+
+    async def _read_in_turn(
+        self, scope: Scope, receive: Receive, limit: int
+    ) -> bytes | Literal["too large", "too slow", "gone"]:
+        declared = _declared_length(scope)
+        is_small = declared is not None and not SMALL_BODY < declared <= limit
+        async with _at_once(scope) if is_small else self._turn(scope):
+            return await _read(scope, receive, limit, self._limits.header_timeout)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, refusal: Refusal) -> None:
         """Answer at once, then close the connection; what the client still sends is discarded."""
