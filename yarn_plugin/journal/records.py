@@ -54,6 +54,10 @@ class JournalDamagedError(JournalError):
     """Records in the middle of the journal are damaged, so the records after them cannot be replayed."""
 
 
+class NotARecordError(JournalError):
+    """A line with a valid checksum is no record: no release wrote it. The message says why, and not where."""
+
+
 @dataclass(frozen=True, slots=True)
 class Damage:
     """The damaged part of a journal: `at` its first byte, `size` from there to the end of the file.
@@ -294,7 +298,7 @@ def read_records(path: Path) -> Iterator[Record]:
     for number, (end, body) in enumerate(_valid_bodies(path), 1):
         try:
             record = _record(body)
-        except _NotARecordError as problem:
+        except NotARecordError as problem:
             where = f"record {number}, which ends at byte {end}"
             raise JournalError(
                 f"journal {str(path)!r}: {where}: {problem}, although its checksum is right: no release wrote it; "
@@ -325,38 +329,33 @@ def encode(record: Record | bytes) -> bytes:
 
 
 def decode(line: bytes) -> Record | None:
-    """The record of a line; None if the line is truncated or damaged, or no record."""
+    """The record of a line; None if the line is truncated or damaged.
+
+    Raises:
+        NotARecordError: it is no record, although its checksum is right.
+    """
     body = _body(line)
-    if body is None:
-        return None
-    try:
-        return _record(body)
-    except _NotARecordError:
-        return None
-
-
-class _NotARecordError(Exception):
-    """Why a text is not a record."""
+    return None if body is None else _record(body)
 
 
 def _record(body: bytes) -> Record:
     """The record in a text.
 
     Raises:
-        _NotARecordError: it is not a JSON object.
+        NotARecordError: it is not a JSON object.
     """
     try:
         record = json.loads(body)
     except UnicodeDecodeError as problem:
-        raise _NotARecordError(f"its byte {problem.start} is not UTF-8") from None
+        raise NotARecordError(f"its byte {problem.start} is not UTF-8") from None
     except RecursionError:
-        raise _NotARecordError("its lists and objects are nested too deeply") from None
+        raise NotARecordError("its lists and objects are nested too deeply") from None
     except json.JSONDecodeError as problem:
-        raise _NotARecordError(f"it is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]}") from None
+        raise NotARecordError(f"it is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]}") from None
     except ValueError:
-        raise _NotARecordError("it has a number with thousands of digits") from None
+        raise NotARecordError("it has a number with thousands of digits") from None
     if not isinstance(record, dict):
-        raise _NotARecordError(f"it must be a JSON object, not a {type(record).__name__}")
+        raise NotARecordError(f"it must be a JSON object, not a {type(record).__name__}")
     return record
 
 
@@ -382,9 +381,9 @@ def _valid_records_after(path: Path, start: int) -> Iterator[Record]:
     with path.open("rb") as file:
         file.seek(start)
         for line in file:
-            record = decode(line)
-            if record is not None:
-                yield record
+            with contextlib.suppress(NotARecordError):
+                if (record := decode(line)) is not None:
+                    yield record
 
 
 def _may_be_journal(path: Path) -> bool:
