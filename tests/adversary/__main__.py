@@ -68,8 +68,10 @@ def _check_all(lab: Lab, names: list[str]) -> list[dict[str, Any]]:
         started = time.monotonic()
         holds, observed = run_check(CHECKS[name], lab)
         took = time.monotonic() - started
-        print(f"{'ok    ' if holds else 'FAILED'} {name} ({took:.0f} s)\n         {observed}", flush=True)
-        rows.append({"name": name, "holds": holds, "observed": observed, "seconds": round(took, 1)})
+        text = CHECKS[name].text
+        print(f"{'ok    ' if holds else 'FAILED'} {name} ({took:.0f} s)\n  must:  {text}\n  found: {observed}")
+        sys.stdout.flush()
+        rows.append({"name": name, "holds": holds, "text": text, "observed": observed, "seconds": round(took, 1)})
     return rows
 
 
