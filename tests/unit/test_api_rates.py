@@ -69,6 +69,15 @@ def test_what_applications_answer_counts_for_each_of_them(make):
     assert service.ask(second.token, "POST", path.format(second.app), {"seq": 1}).status_code == 204
 
 
+def test_nobody_uses_up_what_another_application_may_answer(make):
+    service = make(limits=SLOW)
+    hers = service.register()
+    path = f"/v1/apps/{hers.app}/vacated"
+    found = {service.ask(service.user("mallory"), "POST", path, {"seq": 1}).status_code for _ in range(9)}
+    assert found == {403, 429}
+    assert service.ask(hers.token, "POST", path, {"seq": 1}).status_code == 204
+
+
 MANY = b'{"weight":2,%s}' % b",".join(b'"%d":1' % number for number in range(24_000))
 SOME = b'{"weight": 2, %s}' % b", ".join(b'"k%d": 1' % number for number in range(1_500))
 

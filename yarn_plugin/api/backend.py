@@ -140,8 +140,10 @@ class Backend:
         """
         if caller == ADMIN:
             return
-        answers = kind in (wire.Message, wire.Vacated)
-        owner = f"answers/{app}" if answers else _queue_of(self.arbiter.state, caller)
+        owner, known = _queue_of(self.arbiter.state, caller), self.arbiter.state.registered.get(app or "")
+        # Of the caller's own applications only: nobody uses up what another's may answer.
+        answers = kind in (wire.Message, wire.Vacated) and known is not None and owner == f"user/{known.user}"
+        owner = f"answers/{app}" if answers else owner
         wait_s = self.rates.take(owner)
         if wait_s:
             who = "messages of this application" if answers else "changes of this user"
