@@ -15,7 +15,10 @@ START = {
 
 
 class FakeScheduler:
-    """Answers /scheduler and /scheduler-conf and applies changes with as few checks as the real one."""
+    """Answers /scheduler and /scheduler-conf and applies changes with as few checks as the real one.
+
+    `stuck`: queues that keep a part of the cluster, whatever is configured.
+    """
 
     url = "http://rm:8088"
 
@@ -25,6 +28,7 @@ class FakeScheduler:
         self.states, self.apps, self.dynamic = {}, {}, set()
         self.writable, self.deaf, self.capacity_scheduler = True, False, True
         self.written, self.partitions = [], {}
+        self.stuck = {}
 
     @property
     def configuration(self):
@@ -69,9 +73,25 @@ class FakeScheduler:
     def _names(self, path):
         return [name for name in self.conf.get(f"{PREFIX}.{path}.queues", "").split(",") if name]
 
+    def _inner(self, path):
+        dynamic = sorted(name for name in self.dynamic if name.rpartition(".")[0] == path)
+        return [*(f"{path}.{name}" for name in self._names(path)), *dynamic]
+
+    def _part(self, path):
+        """Its fraction of the cluster."""
+        parent = path.rpartition(".")[0]
+        if not parent or path in self.stuck:
+            return self.stuck.get(path, 1.0)
+
+        def capacity(one):
+            return self.conf.get(f"{PREFIX}.{one}.capacity", "1w" if one in self.dynamic else "0")
+
+        weights = [float(capacity(one)[:-1]) for one in self._inner(parent) if capacity(one).endswith("w")]
+        own = capacity(path)
+        return self._part(parent) * (float(own[:-1]) / sum(weights) if own.endswith("w") else float(own) / 100)
+
     def _queue(self, path):
-        inner = [f"{path}.{name}" for name in self._names(path)]
-        inner += sorted(name for name in self.dynamic if name.rpartition(".")[0] == path)
+        inner = self._inner(path)
         capacity = self.conf.get(f"{PREFIX}.{path}.capacity", "1w" if path in self.dynamic else "0")
         weighs = capacity.endswith("w")
         template = f"{PREFIX}.{path}.auto-queue-creation-v2.leaf-template."
@@ -88,7 +108,7 @@ class FakeScheduler:
             "mode": "weight" if weighs else "percentage",
             "weight": float(capacity[:-1]) if weighs else -1.0,
             "capacity": 0.0 if weighs else float(capacity),
-            "absoluteCapacity": 50.0,
+            "absoluteCapacity": 100 * self._part(path),
             "absoluteMaxCapacity": 100.0,
             "capacities": {"queueCapacitiesByPartition": list(self._partitions(path))},
             "defaultNodeLabelExpression": self.conf.get(f"{PREFIX}.{path}.default-node-label-expression"),

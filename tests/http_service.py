@@ -10,7 +10,7 @@ import httpx
 from tests.arbiter_world import ALLOWED, cores, node
 from tests.clock import HandClock
 from yarn_plugin.api import wire
-from yarn_plugin.api.refusals import Limits, Refusals
+from yarn_plugin.api.refusals import Limits
 from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Principal, Tokens
@@ -24,6 +24,7 @@ from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.records import RecordFile
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.share import Pool
+from yarn_plugin.serving.refusals import Refusals
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"))
 GPU = Pool("gpu", "root.gpu", ("yarn.io/gpu",))

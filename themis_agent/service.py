@@ -8,16 +8,25 @@ from collections.abc import Iterator
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 
-import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
+from starlette.types import Scope
 
 from themis_agent.agent import events
 from themis_agent.agent.state import TrialState
 from themis_agent.live import InvalidEventError, LiveAgent
 from themis_agent.trial import wire
+from yarn_plugin.api.wire import Problem
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.serving.bodies import BodyLimitMiddleware, Refusal
+from yarn_plugin.serving.connections import Connections, CountingListener
+from yarn_plugin.serving.limits import Limits, allowed_connections
+from yarn_plugin.serving.refusals import Refusals
+from yarn_plugin.serving.server import LimitedServer, limited_config
+
+LIMITS = Limits(max_connections=1024, max_body=2**20)
+"""A batch of 1,000 reports has some 100 KB; a launcher has one connection."""
 
 ANSWER_S = 30.0
 """How long a launcher waits at most until its events are decided on; it sends them again."""
@@ -131,16 +140,22 @@ def _code(event: wire.Ended) -> int | None:
 
 
 def service(launched: Launched, token: str) -> FastAPI:
-    """The service; every request needs the token."""
+    """The service; everything but reading needs the token."""
     app = FastAPI(openapi_url=None)
+    expected = f"Bearer {token}".encode()
 
-    def check(request: Request) -> None:
-        if not hmac.compare_digest(request.headers.get("Authorization", "").encode(), f"Bearer {token}".encode()):
-            raise HTTPException(401, "needs the token of this search")
+    def admit(scope: Scope) -> int | Refusal:
+        if scope["method"] in ("GET", "HEAD"):
+            return 0
+        given = next((value for name, value in scope["headers"] if name.lower() == b"authorization"), b"")
+        if hmac.compare_digest(given, expected):
+            return LIMITS.max_body
+        return Refusal(401, Problem(field="Authorization", expected="must be the token of this search"))
+
+    app.add_middleware(BodyLimitMiddleware, admit=admit, limits=LIMITS, refusals=Refusals())
 
     @app.post("/v1/stop")
-    async def stop(request: Request) -> Response:
-        check(request)
+    async def stop() -> Response:
         await run_in_threadpool(launched.stop)
         return Response(status_code=204)
 
@@ -152,11 +167,7 @@ def service(launched: Launched, token: str) -> FastAPI:
 
     @app.post("/v1/trials/{trial}/events")
     async def post_events(trial: str, request: Request) -> Response:
-        check(request)
-        try:
-            batch = wire.Batch.model_validate_json(await request.body())
-        except ValidationError as problem:
-            raise HTTPException(400, str(problem)) from None
+        batch = await run_in_threadpool(_batch, await request.body())
         try:
             answer = await run_in_threadpool(launched.take, trial, batch)
         except InvalidEventError as problem:
@@ -169,6 +180,19 @@ def service(launched: Launched, token: str) -> FastAPI:
     return app
 
 
+def _batch(body: bytes) -> wire.Batch:
+    """The batch in a body.
+
+    Raises:
+        HTTPException: 400, with the first problem.
+    """
+    try:
+        return wire.Batch.model_validate_json(body)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False)[0]
+        raise HTTPException(400, f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:1000]) from None
+
+
 def listening(host: str) -> socket.socket:
     """A socket at a free port."""
     return socket.create_server((host, 0))
@@ -177,9 +201,11 @@ def listening(host: str) -> socket.socket:
 @contextmanager
 def serving(app: FastAPI, listener: socket.socket) -> Iterator[None]:
     """Serve in a thread of its own until the block ends."""
-    config = uvicorn.Config(app, log_level="error", access_log=False, ws="none", lifespan="off", proxy_headers=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([listener],), name="service", daemon=True)
+    refusals = Refusals()
+    connections = Connections(allowed_connections(LIMITS.max_connections), refusals)
+    server = LimitedServer(limited_config(app, LIMITS, refusals, lifespan="off"), LIMITS.header_timeout)
+    counting = CountingListener(listener, connections, secure=False)
+    thread = threading.Thread(target=server.run, args=([counting],), name="service", daemon=True)
     thread.start()
     try:
         yield

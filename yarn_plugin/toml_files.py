@@ -81,13 +81,13 @@ def matching(pattern: str, expected: str) -> AfterValidator:
 
 
 def read_text(where: str, path: Path) -> str:
-    """Read a text file. `where`: names it in errors, such as `--config 'arbiter.toml'`.
+    """Read a UTF-8 file, with or without a byte order mark. `where`: its name in errors, such as `--config 'a.toml'`.
 
     Raises:
         FileError: it cannot be read.
     """
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8-sig")
     except OSError as problem:
         raise FileError(f"{where}: {os_reason(problem)}") from None
     except UnicodeDecodeError:

@@ -19,7 +19,7 @@ from qoop.replan.state import State
 from qoop.run.journal_upgrade import upgrade
 from yarn_plugin.errors import os_reason
 from yarn_plugin.journal.codec import Codec
-from yarn_plugin.journal.records import JournalError, JournalInUseError, RecordFile, decode
+from yarn_plugin.journal.records import JournalError, JournalInUseError, NotARecordError, RecordFile, decode
 
 TAGS: dict[str, type] = {
     "Planned": events.Planned,
@@ -202,10 +202,10 @@ def _check_replaceable(path: Path) -> None:
 def _begins_query_journal(line: bytes) -> bool:
     """Whether a file's first line is that of a query's journal: journals of the arbiter have the same form."""
     try:
-        record: Any = decode(line)
-    except ValueError:
+        record = decode(line)
+    except NotARecordError:
         return False
-    return isinstance(record, dict) and record.get("kind") == "query" and isinstance(record.get("text"), str)
+    return record is not None and record.get("kind") == "query" and isinstance(record.get("text"), str)
 
 
 def _in_use(path: Path) -> QoopError:
@@ -261,26 +261,27 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def follow(path: Path) -> list[dict[str, Any]]:
     """The complete records so far of a query that may still be running."""
-    return [record for line in path.read_bytes().splitlines(keepends=True) if (record := decode(line)) is not None]
+    return list(_complete_records(path))
 
 
-def _complete_records(path: Path) -> Iterator[Any]:
+def _complete_records(path: Path) -> Iterator[dict[str, Any]]:
     with path.open("rb") as file:
-        for line in file:
-            record = decode(line)
+        for number, line in enumerate(file, 1):
+            try:
+                record = decode(line)
+            except NotARecordError as problem:
+                raise JournalFormatError(path, number, f"not a record of a query journal: {problem}") from None
             if record is None:
                 return
             yield record
 
 
-def _upgraded(path: Path, number: int, record: Any) -> dict[str, Any]:
+def _upgraded(path: Path, number: int, record: dict[str, Any]) -> dict[str, Any]:
     """A record in the format of this version.
 
     Raises:
         JournalFormatError: written by a newer version, or not a journal record.
     """
-    if not isinstance(record, dict):
-        raise JournalFormatError(path, number, "not a record of a query journal")
     version = record.get("v", 0)
     if not isinstance(version, int) or not 0 <= version <= VERSION:
         raise JournalFormatError(

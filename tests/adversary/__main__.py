@@ -1,4 +1,4 @@
-"""Attack an arbiter: `python -m tests.adversary [--checkout DIR] [--operations N] [--rows NAME ...] [--json FILE]`.
+"""Attack an arbiter and the service of a search: `python -m tests.adversary [OPTIONS]`; `--help` lists them.
 
 Starts a ResourceManager and a node behind a hostile proxy, then runs all checks (or the named ones) and N random
 operations on the arbiter and the commands of a checkout, by default this one. Exits with 0 if all checks pass.
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.adversary import api, commands, files, manager  # noqa: F401 - their checks
+from tests.adversary import api, commands, files, limits, manager  # noqa: F401 - their checks
 from tests.adversary.checks import CHECKS, run_check
 from tests.adversary.fuzz import fuzz
 from tests.adversary.lab import Lab, lab_on_a_cluster
@@ -68,8 +68,10 @@ def _check_all(lab: Lab, names: list[str]) -> list[dict[str, Any]]:
         started = time.monotonic()
         holds, observed = run_check(CHECKS[name], lab)
         took = time.monotonic() - started
-        print(f"{'ok    ' if holds else 'FAILED'} {name} ({took:.0f} s)\n         {observed}", flush=True)
-        rows.append({"name": name, "holds": holds, "observed": observed, "seconds": round(took, 1)})
+        text = CHECKS[name].text
+        print(f"{'ok    ' if holds else 'FAILED'} {name} ({took:.0f} s)\n  must:  {text}\n  found: {observed}")
+        sys.stdout.flush()
+        rows.append({"name": name, "holds": holds, "text": text, "observed": observed, "seconds": round(took, 1)})
     return rows
 
 

@@ -98,7 +98,7 @@ def request_ids_are_separate_for_each_user(lab: Lab) -> Result:
 
 @check
 def max_weight_limits_a_registration(lab: Lab) -> Result:
-    """Bob's weight of 1000 would leave a neighbour 0.1%. max_weight (10) limits it: rejected, or 10 of 11."""
+    """Bob's weight of 1000 would leave a neighbour 0.1%. max_weight (1) limits it: rejected, or half."""
     arbiter = lab.arbiter().start()
     alice = arbiter.run("alice", "neighbour")
     answer = arbiter.try_register("bob", "heavy", weight=1000)
@@ -106,7 +106,7 @@ def max_weight_limits_a_registration(lab: Lab) -> Result:
         lab.yarn.submit(answer.json["queue"], "bob")
         time.sleep(2)
     part = arbiter.guarantee(alice["app"])
-    return part >= 1 / 11 - 0.001, f"registering answers {answer.status}; the neighbour is guaranteed {part:.1%}"
+    return part >= 1 / 2 - 0.001, f"registering answers {answer.status}; the neighbour is guaranteed {part:.1%}"
 
 
 @check
@@ -117,7 +117,7 @@ def max_weight_limits_a_revision(lab: Lab) -> Result:
     answer = arbiter.ask("PATCH", f"/v1/apps/{bob['app']}", bob["token"], {"weight": 1000})
     time.sleep(1)
     part = arbiter.guarantee(alice["app"])
-    return part >= 1 / 11 - 0.001, f"PATCH answers {answer.status}; the neighbour is guaranteed {part:.1%}"
+    return part >= 1 / 2 - 0.001, f"PATCH answers {answer.status}; the neighbour is guaranteed {part:.1%}"
 
 
 @check
@@ -131,8 +131,8 @@ def max_grace_limits_a_registration(lab: Lab) -> Result:
 
 @check
 def unsubmitted_registrations_of_a_user_share_one_claim(lab: Lab) -> Result:
-    """200 unsubmitted registrations of Bob count as one claim; at most 100 are accepted. Alice used to get 0.5%."""
-    arbiter = lab.arbiter().start()
+    """200 unsubmitted registrations of Bob count as one claim; at most 10 are accepted. Alice used to get 0.5%."""
+    arbiter = lab.arbiter(pools={"max_apps_per_user": 10}).start()
     alice = arbiter.run("alice", "honest")
     token, answers, last = arbiter.user("bob"), [], 0.0
     for number in range(200):
@@ -144,7 +144,7 @@ def unsubmitted_registrations_of_a_user_share_one_claim(lab: Lab) -> Result:
     part = arbiter.guarantee(alice["app"])
     accepted = answers.count(201)
     observed = f"{accepted} of 200 accepted; Alice is guaranteed {part:.1%}; Bob's last one is guaranteed {last:.1%}"
-    return part >= 0.49 and accepted <= 100 and last >= 0.49, observed
+    return part >= 0.49 and accepted <= 10 and last >= 0.49, observed
 
 
 @check
@@ -306,7 +306,7 @@ def health_answers_during_large_requests_for_decisions(lab: Lab) -> Result:
     apps = [arbiter.register(f"user{number % 10}", f"app {number}") for number in range(40)]
     for number in range(60):
         one = apps[number % 40]
-        arbiter.ask("PATCH", f"/v1/apps/{one['app']}", one["token"], {"weight": 1 + number % 5})
+        arbiter.ask("PATCH", f"/v1/apps/{one['app']}", one["token"], {"weight": 1 - number % 5 / 10})
     with ThreadPoolExecutor(60) as pool:
         path = "/v1/decisions?limit=10000"
         requests = [pool.submit(arbiter.ask, "GET", path, arbiter.admin, timeout=60.0) for _ in range(60)]
@@ -458,7 +458,8 @@ def streams_resume_at_any_event_id(lab: Lab) -> Result:
         happens_within(lambda resumed=resumed, expected=expected: len(resumed.events) >= len(expected), 3)
         got = [json.loads(data)["seq"] for _, name, data in resumed.events if name == "share"]
         resumed.close()
-        if got != expected:
+        # A stream that goes on sends the last of shares in quick succession; one that is resumed, all.
+        if not set(expected) <= set(got) or got[-1:] != expected[-1:]:
             wrong.append(f"{last}: {got} for {expected}")
     stream.close()
     unique = len(set(ids)) == len(ids)

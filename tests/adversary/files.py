@@ -44,7 +44,7 @@ def a_full_disk_is_survived(lab: Lab) -> Result:
     read = arbiter.ask("GET", f"/v1/apps/{known['app']}", known["token"], timeout=8)
     share = bool((read.json or {}).get("share"))
     ready = arbiter.ask("GET", "/v1/ready", timeout=8).status
-    revised = arbiter.ask("PATCH", f"/v1/apps/{known['app']}", known["token"], {"weight": 2}, timeout=8).status
+    revised = arbiter.ask("PATCH", f"/v1/apps/{known['app']}", known["token"], {"weight": 0.5}, timeout=8).status
     arbiter.limit(resource.RLIMIT_FSIZE, None)
     body = {"name": "afterwards", "request_id": "request-afterwards"}
     back = happens_within(lambda: arbiter.ask("POST", "/v1/apps", token, body, timeout=5).status == 201, 20)

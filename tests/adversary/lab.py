@@ -34,9 +34,10 @@ POOL = {
     "preempt_after_s": 30,
     "idle_timeout_s": 1,
     "submit_timeout_s": 120,
+    "max_apps_per_user": 10_000,
 }
 POLL = {"metrics_s": 0.2, "apps_s": 0.5, "nodes_s": 0.5, "queues_s": 2}
-NEW_SETTINGS = {"poll": {"reconcile_s": 2}}
+NEW_SETTINGS = {"poll": {"reconcile_s": 2}, "limits": {"changes_per_s": 10_000, "changes_burst": 10_000}}
 """Settings that older versions reject: omitted for them."""
 
 Settings = dict[str, dict[str, Any]]

@@ -58,6 +58,8 @@ metrics_s = {METRICS_S}
 [limits]
 max_connections = 20000
 max_streams = 10000
+changes_per_s = 100000
+changes_burst = 100000
 """
 TIMEOUT_S = 300.0
 

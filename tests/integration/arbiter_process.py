@@ -22,6 +22,8 @@ grace_s = 3
 preempt_after_s = 6
 idle_timeout_s = 2
 submit_timeout_s = 60
+max_weight = 10
+max_apps_per_user = 100
 
 [poll]
 metrics_s = 0.2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.adversary import api, commands, files, manager  # noqa: F401 - their checks
+from tests.adversary import api, commands, files, limits, manager  # noqa: F401 - their checks
 from tests.adversary.__main__ import HERE
 from tests.adversary.checks import CHECKS, run_check
 from tests.adversary.fuzz import fuzz
@@ -61,6 +61,13 @@ SLOW = {
     "max_weight_limits_a_revision",
     "the_enforcement_mode_is_reported",
     "a_large_body_with_a_token_is_not_read",
+    "ready_answers_while_bodies_are_bad",
+    "a_weight_that_is_flipped_reaches_nobody_150_times_a_second",
+    "unknown_applications_cause_few_polls",
+    "idle_registrations_leave_a_neighbour_a_part",
+    "journals_that_no_release_wrote_are_named",
+    "half_sent_requests_do_not_stop_a_search",
+    "a_large_body_does_not_fill_a_search",
 }
 """Checks that take long or start Spark; part of the fault matrix only."""
 

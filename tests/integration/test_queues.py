@@ -119,3 +119,39 @@ def test_doctor_finds_no_problem_on_the_embedded_cluster(run):
     assert (code, results["can_run"]) == (0, True)
     assert [one["topic"] for one in results["findings"] if one["verdict"] != "good"] == []
     assert results["manager"]["store"] == "fs"
+
+
+THIRDS = """
+[[queue]]
+path = "root.thirds"
+weight = 1
+[[queue]]
+path = "root.thirds.sql"
+{sql}
+dynamic_leaves = true
+[queue.leaf_template]
+weight = 1
+[[queue]]
+path = "root.thirds.b"
+{b}
+[[queue]]
+path = "root.thirds.c"
+{c}
+"""
+IN_THIRDS = ("root.thirds", "root.thirds.sql", "root.thirds.b", "root.thirds.c")
+
+
+def test_a_capacity_that_yarn_stores_and_does_not_use_is_no_success(run):
+    """A parent of dynamic leaf queues keeps the part that its weight gave it."""
+    weights = THIRDS.format(sql="weight = 8", b="weight = 1", c="weight = 1")
+    try:
+        assert run("queues", "apply", text=weights)[0] == 0
+        thirds = THIRDS.format(sql="capacity = 33.3", b="capacity = 33.3", c="capacity = 33.4")
+        code, made, error = run("queues", "apply", text=thirds)
+        assert (code, [one["path"] for one in made["not_in_effect"]]) == (1, ["root.thirds.sql"])
+        assert "warning: root.thirds.sql has" in error
+        code, made, error = run("queues", "apply", text=weights)
+        assert (code, error) == (0, "")
+    finally:
+        run("queues", "apply", text="".join(f'[[queue]]\npath = "{one}"\nstate = "STOPPED"\n' for one in IN_THIRDS))
+        run("queues", "apply", text="".join(f'[[queue]]\npath = "{one}"\nremove = true\n' for one in IN_THIRDS))

@@ -5,6 +5,7 @@ import queue
 import pytest
 
 from tests.http_servers import WebServer, reply
+from yarn_plugin.act import actor as actor_module
 from yarn_plugin.act.actor import Actor
 from yarn_plugin.act.ownership import Owner, Ownership
 from yarn_plugin.act.weights import leaves_in
@@ -124,6 +125,15 @@ def test_a_refusal_and_an_answer_that_cannot_be_read_are_outcomes_and_the_next_c
     assert "/scheduler-conf" in carry_out(WEIGHTS).error
     manager.mood = "obeys"
     assert isinstance(carry_out(WEIGHTS), WeightsWritten)
+
+
+def test_writes_keep_an_interval_and_other_commands_do_not_wait_for_it(acting, monkeypatch):
+    monkeypatch.setattr(actor_module, "WRITE_INTERVAL", 3600.0)
+    carry_out = acting()
+    assert isinstance(carry_out(WEIGHTS), WeightsWritten)
+    carry_out.send(WEIGHTS)
+    listed = carry_out(ListContainers("app_1", "application_1_1", LegacyText("overstays")))
+    assert isinstance(listed, ContainersListed), "the second write waits"
 
 
 def test_containers_are_listed_with_their_master(carry_out):

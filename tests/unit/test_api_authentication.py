@@ -8,6 +8,7 @@ import pytest
 
 from tests.http_service import problems
 from yarn_plugin.api import wire
+from yarn_plugin.api.backend import MAX_CONCURRENT_UPLOADS
 from yarn_plugin.api.queueing import MAX_CONCURRENT_CHANGES, MAX_WAITING
 from yarn_plugin.api.refusals import Limits
 from yarn_plugin.decide import events
@@ -86,7 +87,7 @@ def test_without_a_token_no_body_is_read_before_the_answer(service, body):
 
 
 def test_a_refused_body_is_discarded_up_to_a_limit(service, monkeypatch):
-    monkeypatch.setattr("yarn_plugin.api.authentication.MAX_DISCARDED_BYTES", 200_000)
+    monkeypatch.setattr("yarn_plugin.serving.bodies.MAX_DISCARDED_BYTES", 200_000)
     sender = Sender(service, None, **chunked(*[b"x" * 65_536] * 1000)).run()
     assert (sender.status, sender.read) == (401, 4)
 
@@ -227,8 +228,9 @@ def test_a_change_is_decided_on_although_its_client_disconnects(service):
     waiting[0].set_result(None)
 
 
-def test_many_changes_of_one_user_delay_that_user_only(service):
+def test_many_changes_of_one_user_delay_that_user_only(make):
     """The arbiter has few changes of one user before it, however many are sent; the next user's come behind those."""
+    service = make(limits=Limits(changes_burst=1000))
     made = {user: service.register("nightly", user) for user in ("ann", "eve")}
     posted = []
 
@@ -346,3 +348,32 @@ def test_metrics_show_faults_by_name(service):
     assert "yarn_arbiter_journal_writable 0.0" in text
     assert "last_look_age" not in text
     assert service.as_admin("GET", "/v1/cluster").json()["mode"] == "superseded"
+
+
+def test_large_bodies_of_one_user_are_read_a_few_at_a_time(service):
+    """Each piece of a body takes the event loop, which answers everybody."""
+    made = {user: service.register("nightly", user) for user in ("ann", "eve")}
+
+    def sender(user, length=5000, stalls=True):
+        headers = [(b"content-length", b"%d" % length)]
+        path = f"/v1/apps/{made[user].app}"
+        return Sender(service, made[user].token, [b"{"], headers, method="PATCH", path=path, stalls=stalls)
+
+    async def scenario():
+        hers = [sender("ann") for _ in range(MAX_CONCURRENT_UPLOADS + MAX_WAITING)]
+        tasks = [asyncio.ensure_future(service.app(one._scope, one.receive, one.send)) for one in hers]
+        await asyncio.sleep(0.1)
+        others = [sender("ann"), sender("ann", length=2, stalls=False), sender("eve", stalls=False)]
+        for one in others:
+            await service.app(one._scope, one.receive, one.send)
+        read = sum(one.read for one in hers)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return read, [one.status if one.sent else None for one in others], others[2].read
+
+    read, statuses, his = asyncio.run(scenario())
+    assert read == MAX_CONCURRENT_UPLOADS
+    assert statuses[0] == 429, "too many wait already"
+    assert statuses[1] in (None, 422), "a small one does not wait"
+    assert his == 1, "nor does another user's"

@@ -267,3 +267,53 @@ def test_the_streams_of_all_users_are_limited(make):
 
     assert asyncio.run(watch()) == (200, 429)
     assert service.refusals.counts()["limit"] == 1
+
+
+# Coalescing.
+
+
+def follow_while(streams, change):
+    """The events of a stream of app_1 while `change()` is awaited, and until the last is sent."""
+
+    async def run():
+        pieces = []
+
+        async def collect():
+            async for piece in streams.follow("app_1", None):
+                pieces.append(piece)
+
+        reading = asyncio.ensure_future(collect())
+        await asyncio.sleep(0)
+        await change()
+        await asyncio.wait_for(reading, 10)
+        return [(number, name) for number, name, _ in parse(b"".join(pieces).decode())]
+
+    return asyncio.run(run())
+
+
+def test_of_shares_in_quick_succession_the_last_is_sent():
+    """Somebody else may change a weight many times a second."""
+    past = Past(decision(7, tell(7)), members=member(7))
+    streams = Streams(past)
+
+    async def change():
+        for seq in range(8, 308):
+            streams.publish(decision(seq, tell(seq)))
+            await asyncio.sleep(0)
+        await asyncio.sleep(module.SHARE_INTERVAL + 0.2)
+        streams.stop()
+
+    assert follow_while(streams, change) == [(7, "share"), (8, "share"), (307, "share")]
+
+
+def test_a_share_that_waits_is_sent_before_a_later_message():
+    """The ids rise, or a client that reconnects would be sent a message again, or not at all."""
+    streams = Streams(Past(decision(7, tell(7)), members=member(7)))
+
+    async def change():
+        for seq in (8, 9, 10):
+            streams.publish(decision(seq, tell(seq)))
+            await asyncio.sleep(0)
+        streams.publish(decision(11, Dismiss("app_1", LegacyText("gone"))))
+
+    assert follow_while(streams, change) == [(7, "share"), (8, "share"), (10, "share"), (11, "end")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from yarn_plugin.drive.config import load
+from yarn_plugin.drive.config import ArbiterConfig, load
 from yarn_plugin.toml_files import FileError
 
 POOL = '[[pools]]\nname = "sql"\nqueue = "root.sql"\n'
@@ -120,3 +120,10 @@ def test_pools_that_may_lease_the_same_gpus_are_refused(tmp_path, first, second,
         assert len(load(path).pools) == 2
     else:
         assert refusal(tmp_path, text).startswith(f"pools: pool more: parameters.{wrong}: pool gpu would lease")
+
+
+def test_by_default_a_neighbour_keeps_an_eleventh_of_the_pool():
+    """Idle registrations count in the division, whoever owns them."""
+    (pool,) = ArbiterConfig().pools
+    most = pool.max_apps_per_user * pool.max_weight
+    assert 1 / (1 + most) >= 1 / 11

@@ -11,10 +11,11 @@ import pytest
 import uvicorn
 
 from tests.http_service import Service
-from yarn_plugin.api.connections import MAX_HEAD_BYTES, Connections, CountingListener, limited_protocol
 from yarn_plugin.api.queueing import MAX_CONCURRENT_CHANGES
-from yarn_plugin.api.refusals import Limits, Refusals
-from yarn_plugin.drive.http_server import _Server
+from yarn_plugin.serving.connections import MAX_HEAD_BYTES, Connections, CountingListener, limited_protocol
+from yarn_plugin.serving.limits import Limits
+from yarn_plugin.serving.refusals import Refusals
+from yarn_plugin.serving.server import LimitedServer
 
 
 class Server:
@@ -31,7 +32,7 @@ class Server:
             lifespan="off", h11_max_incomplete_event_size=MAX_HEAD_BYTES, timeout_graceful_shutdown=1,
             ssl_certfile=secure, server_header=False,
         )  # fmt: skip
-        self._server = _Server(config, None, limits.header_timeout)
+        self._server = LimitedServer(config, limits.header_timeout)
         self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
         self._thread.start()
         eventually(lambda: self._server.started)

@@ -1,5 +1,6 @@
 """The journal survives being cut anywhere and is used by one process at a time."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,12 @@ def open_intake():
     opened = []
 
     def open_one(path, step=add, now=1.0):
-        opened.append(Intake(StateMachine(step, Total()), Durable(TAGS, RecordFile(path)), HandClock(now)))
+        records = RecordFile(path)
+        try:
+            opened.append(Intake(StateMachine(step, Total()), Durable(TAGS, records), HandClock(now)))
+        except BaseException:
+            records.close()
+            raise
         return opened[-1]
 
     yield open_one
@@ -454,3 +460,77 @@ def test_an_intake_resumes_at_the_time_of_its_last_record(path):
     again = Intake(StateMachine(add, Total()), Durable(TAGS, RecordFile(path)), machine.clock())
     assert again.take(Added(1)).at == 1_800_000_005.0
     again.close()
+
+
+def test_a_journal_whose_lock_file_was_removed_is_still_in_use(tmp_path):
+    path = tmp_path / "journal"
+    first = RecordFile(path)
+    for _ in range(2):
+        (tmp_path / "journal.lock").unlink()
+        with pytest.raises(JournalInUseError, match="another process"):
+            RecordFile(path)
+        first.append({"seq": 1})
+        # The file that a compaction makes is locked, too.
+        first.rewrite({"seq": 2})
+    first.close()
+    second = RecordFile(path)
+    assert list(second.read()) == [{"seq": 2}]
+    second.close()
+
+
+def test_nothing_is_written_to_a_journal_that_was_removed(tmp_path):
+    """Another process may have started a new one in its place."""
+    path = tmp_path / "journal"
+    first = RecordFile(path)
+    first.append({"seq": 1})
+    for name in ("journal", "journal.lock"):
+        (tmp_path / name).unlink()
+    second = RecordFile(path)
+    for write in (lambda: first.append({"seq": 2}), first.probe):
+        with pytest.raises(JournalUnavailableError, match="removed or replaced"):
+            write()
+    assert not list(second.read())
+    first.close()
+    second.close()
+
+
+# Valid checksums, and no records.
+
+
+def recorded(**fields):
+    return json.dumps({"v": VERSION, "kind": "input", "seq": 1, "at": 1.0, "wall": 1.0, **fields}).encode()
+
+
+ADDED = {"type": "Added", "amount": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply"),
+        (b'{"seq": ' + b"9" * 5000 + b"}", "thousands of digits"),
+        (b"[1, 2]", "must be a JSON object, not a list"),
+        (b"null", "must be a JSON object, not a NoneType"),
+        (b'{"seq": "\xff"}', "is not UTF-8"),
+        (b"{seq}", "is not JSON"),
+        (recorded(event=ADDED, seq="one"), "seq is 'one', not a whole number"),
+        (recorded(event=ADDED, at=float("nan")), "at is nan, not a time"),
+        (recorded(event=ADDED, wall="noon"), "wall is 'noon', not a time"),
+        (recorded(event=[1]), "must be an object, not a list"),
+        (recorded(event="Added"), "must be an object, not a str"),
+        (recorded(event=None), "must be an object, not a NoneType"),
+        (recorded(), "event is missing"),
+        (recorded(kind=["input"], event=ADDED), "unknown kind"),
+        (recorded(kind="snapshot", state=[]), "must be an object, not a list"),
+    ],
+    ids=range(16),
+)
+@pytest.mark.parametrize("last", [True, False])
+def test_a_record_that_no_release_wrote_is_refused_in_one_line(path, open_intake, body, said, last):
+    path.write_bytes(encode(body) + (b"" if last else encode(recorded(event=ADDED, seq=2))))
+    with pytest.raises(JournalError) as refused:
+        open_intake(path)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 600

@@ -10,6 +10,7 @@ from yarn_plugin import console
 from yarn_plugin.cli import cli
 from yarn_plugin.cli import queues as command
 from yarn_plugin.observe.resource_manager import ManagerError
+from yarn_plugin.queues import apply as writing
 from yarn_plugin.queues.apply import apply, compare
 from yarn_plugin.queues.file import load
 from yarn_plugin.queues.plan import Change, Difference
@@ -427,3 +428,40 @@ def test_certificates_to_trust_reach_the_manager(run, store, monkeypatch, tmp_pa
     (tmp_path / "ca.pem").touch()
     assert run(name)[0] == run(name, TEAM, "--ca-file", str(tmp_path / "ca.pem"))[0] == 0
     assert trusted == ["/etc/company.pem", str(tmp_path / "ca.pem")]
+
+
+# What is in effect.
+
+THIRDS = "".join(
+    f'[[queue]]\npath = "root.{name}"\ncapacity = {part}\n'
+    for name, part in (("default", 33.3), ("sql", 33.3), ("x", 33.4))
+)
+
+
+def test_a_capacity_that_is_stored_and_not_used_is_a_warning_and_no_success(run, store, tmp_path, monkeypatch):
+    """Hadoop 3.5.0: a parent of dynamic leaf queues keeps what its weight gave it."""
+    monkeypatch.setattr(writing, "SETTLE_S", 0.0)
+    store.stuck["root.sql"] = 0.8
+    results = tmp_path / "results.json"
+    for changes in ("3 changes in 3 queues made", "nothing to do: the configuration matches"):
+        code, out, error = run("apply", THIRDS, "--json", str(results))
+        assert code == 1
+        assert changes in out
+        assert "verified" not in out
+        assert error.startswith("warning: root.sql has 80.0% of the cluster, not 33.3% as configured; restart")
+        assert len(error.splitlines()) == 1
+        found = json.loads(results.read_text())["not_in_effect"]
+        assert [(one["path"], one["effective"]) for one in found] == [("root.sql", 0.8)]
+    code, out, error = run("plan", THIRDS)
+    assert (code, error.count("warning: root.sql has 80.0%")) == (0, 1)
+    del store.stuck["root.sql"]
+    code, out, error = run("apply", THIRDS)
+    assert (code, error) == (0, "")
+
+
+@pytest.mark.parametrize("text", [TEAM, THIRDS])
+def test_capacities_that_are_in_effect_are_no_warning(run, store, text):
+    store.dynamic |= {"root.sql.app_1", "root.sql.app_2"}
+    code, out, error = run("apply", text)
+    assert (code, error) == (0, "")
+    assert "made and verified" in out

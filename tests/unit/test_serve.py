@@ -8,8 +8,10 @@ import pytest
 
 from yarn_plugin.drive import http_server
 from yarn_plugin.drive.config import LimitsSection
-from yarn_plugin.drive.http_server import RESERVED, Listen
+from yarn_plugin.drive.http_server import Listen
 from yarn_plugin.drive.state_folder import StateError, make_private, write_address
+from yarn_plugin.serving import limits as serving
+from yarn_plugin.serving.limits import RESERVED
 
 
 @pytest.fixture(autouse=True)
@@ -90,14 +92,14 @@ def descriptors():
 def test_descriptors_are_raised_to_what_is_allowed(descriptors):
     descriptors(512)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    allowed = http_server._raise_descriptors()
+    allowed = serving._raise_descriptors()
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == allowed
-    most = http_server.MAX_DESCRIPTORS
+    most = serving.MAX_DESCRIPTORS
     assert allowed == (most if hard == resource.RLIM_INFINITY else min(hard, most))
 
 
 def test_connections_leave_descriptors_for_the_journal(monkeypatch, caplog):
-    monkeypatch.setattr(http_server, "_raise_descriptors", lambda: 1024)
+    monkeypatch.setattr(serving, "_raise_descriptors", lambda: 1024)
     caplog.set_level("INFO")
     limits = http_server.limits_in_force(LimitsSection())
     assert limits.max_connections == 1024 - RESERVED
@@ -110,7 +112,7 @@ def test_connections_leave_descriptors_for_the_journal(monkeypatch, caplog):
 
 
 def test_with_descriptors_enough_the_limits_are_those_configured(monkeypatch):
-    monkeypatch.setattr(http_server, "_raise_descriptors", lambda: 20_000)
+    monkeypatch.setattr(serving, "_raise_descriptors", lambda: 20_000)
     limits = http_server.limits_in_force(
         LimitsSection(max_connections=100, max_streams=10, max_body_kb=2, header_timeout_s=3)
     )

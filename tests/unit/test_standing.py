@@ -5,8 +5,11 @@ import pytest
 from tests.http_service import Service, problems
 from tests.lease_world import World, node, row
 from yarn_plugin.api import translate, wire
-from yarn_plugin.cli.apps import _row
+from yarn_plugin.cli.apps import _pool, _row
+from yarn_plugin.decide.events import AppsChanged
 from yarn_plugin.decide.pools.commands import Hold
+from yarn_plugin.model.cluster import YarnApp
+from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import CompletionEstimate, Pool
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"))
@@ -87,6 +90,57 @@ def test_leased_gpus():
     assert shown(world, a).share is None
     world.wait(600.0)
     assert shown(world, b).standing.rho == "unbounded"
+
+
+def test_an_estimate_from_before_the_first_lease_says_nothing_of_an_application_that_holds_gpus():
+    world = World.of(node("n1"), place_within_s=0.0)
+    app = world.arrive("ann", rho=None, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    there = shown(world, app).standing
+    assert (there.entitlement, there.rho) == (1.0, None)
+
+
+def test_where_nobody_asks_for_finish_time_fairness_it_is_not_known():
+    world = World.of(node("n1"), policy="tiresias")
+    app = world.arrive("ann", rho=None)
+    world.wait(20.0)
+    assert world.stage.intake.state.pool_states["gpu"].state.members[app].estimated_in is not None
+    assert shown(world, app).standing.rho is None
+
+
+def test_a_pool_says_what_it_divides_and_who_outside_uses_how_much(service):
+    def app(number, queue, vcores):
+        used = Resources.of({"memory-mb": 1024 * vcores, "vcores": vcores})
+        return YarnApp(f"application_1_{number}", "x", "eve", queue, False, 900.0, used, Resources(), 2)
+
+    before = service.as_admin("GET", "/v1/cluster").json()
+    (pool,) = before["pools"]
+    assert (pool["capacity"], pool["outside"]) == (before["capacity"], [])
+    apps = (app(1, "root.etl", 4), app(2, "root.etl", 4), app(3, "root.adhoc", 2), app(4, "root.sql.x", 2))
+    service.arbiter.take(AppsChanged(apps, ()))
+    after = service.as_admin("GET", "/v1/cluster").json()
+    (pool,) = after["pools"]
+    assert pool["outside"] == [
+        {"queue": "root.etl", "apps": 2, "used": {"memory-mb": 8192, "vcores": 8}},
+        {"queue": "root.adhoc", "apps": 1, "used": {"memory-mb": 2048, "vcores": 2}},
+    ]
+    assert pool["capacity"]["vcores"] == before["capacity"]["vcores"] - 10
+    line = _pool(wire.Pool.model_validate(pool), wire.Cluster.model_validate(after))
+    whole, left = before["capacity"], pool["capacity"]
+    assert line == (
+        f"pool sql divides {left['memory-mb']} memory-mb, {left['vcores']} vcores of {whole['memory-mb']} memory-mb, "
+        f"{whole['vcores']} vcores; outside it: root.etl 8192 memory-mb, 8 vcores (2 applications), "
+        "root.adhoc 2048 memory-mb, 2 vcores (1 application)"
+    )
+
+
+def test_a_pool_of_leased_gpus_says_how_many_it_has():
+    world = World.of(node("n1"), node("n2", gpus=2))
+    world.arrive("ann", rho=1.0)
+    world.wait(20.0)
+    pools = translate.cluster(world.stage.intake.state, world.stage.clock.time).pools
+    (pool,) = (one for one in pools if one.name == "gpu")
+    assert pool.capacity == {"yarn.io/gpu": 6}
 
 
 def test_both_kinds_in_one_table():

@@ -275,8 +275,8 @@ def test_the_service_shows_a_search_only_to_those_with_its_address(told):
     add_view(app, view)
     token = told.folder.token()
     assert token not in view.key
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with serving(app, listener), requests.Session() as client:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         for path in (f"/{token}/", "/key/", "/metrics", "/x/metrics"):
             assert client.get(url + path).status_code == 401, path
         answer = client.get(f"{url}/{view.key}/")
@@ -375,3 +375,20 @@ def test_without_a_report_there_is_no_best_trial_and_nothing_to_export(told, tmp
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("stopped by the user\n", "no trial has reported\n")
     assert not (tmp_path / "to").exists()
+
+
+@pytest.mark.parametrize(
+    ("granted", "needs_rho", "figure", "gauge"),
+    [(False, True, "unbounded", math.inf), (True, True, None, None), (False, False, None, None)],
+)
+def test_a_rho_that_is_not_known_is_not_shown(told, granted, needs_rho, figure, gauge):
+    """What was answered before the first lease says nothing of a search that holds GPUs."""
+    told.take(events.Asked("ask-1", EstimateRequest(1, 1.0, cluster_gpus=3, needs_rho=needs_rho)))
+    if granted:
+        told.take(events.Granted("lease-1", gpus("m1", 3), None))
+    view = told.view()
+    text = checked(view.page()).text
+    assert ("finish-time fairness; without GPUs it makes no progress" in text) == (figure is not None)
+    assert "later than with an equal part" not in text
+    found = re.findall(r"^themis_agent_rho (.*)$", view.metrics(), re.M)
+    assert [float(value) for value in found] == ([] if gauge is None else [gauge])

@@ -29,7 +29,7 @@ _SILENT_S, _ADDRESS_S = 2.0, 10.0
 _ADDRESS_TIMEOUT_S = (3.0, 3.0)
 """Of a store with the agent's address. Meanwhile the launcher neither reports nor hears that it is to stop."""
 
-_REFUSED = (400, 422)
+_REFUSED = (400, 413, 422)
 """Sent again, the same events would be refused again."""
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from themis_agent.agent.commands import Command, Place, ReleaseGpus, SendBid, SendEstimate, StartTrial, StopTrial
 from themis_agent.agent.events import (
+    Asked,
     Event,
     Granted,
     LauncherEnded,
@@ -79,7 +80,8 @@ class History:
     """See the module. `metric`: the name of what trials report.
 
     `curves`: (step, metric) of each trial; steps that were lost and executed again count once. `rhos`: (time, rho) with
-    what was held; None: unbounded. `complete`: whether the journal goes back to the beginning of the search.
+    what was held, where it was asked for; None: unbounded. `complete`: whether the journal goes back to the beginning
+    of the search.
     """
 
     def __init__(self, metric: str) -> None:
@@ -165,7 +167,8 @@ class History:
                 self._give_back(decided.at, command.lease, command.cells)
             case SendEstimate():
                 self.counts["estimates"] += 1
-                self.rhos.append((decided.at, command.estimate.rho))
+                if not isinstance(decided.event, Asked) or decided.event.question.needs_rho:
+                    self.rhos.append((decided.at, command.estimate.rho))
             case SendBid():
                 self.counts["bids"] += 1
                 self.bids.append(_bid(decided, command))

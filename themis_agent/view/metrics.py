@@ -1,6 +1,5 @@
 """Metrics of a search for Prometheus, computed at each scrape."""
 
-import math
 from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -66,7 +65,7 @@ class _Metrics(Collector):
         yield _counter("gpu_seconds", "GPU seconds that trials have had", self._shown.gpu_s())
 
     def _gpus(self) -> Iterator[Metric]:
-        state, history = self._shown.state, self._shown.history
+        state = self._shown.state
         held, busy = state.gpus.keys(), state.busy
         revoked = {cell for lease in state.leases.values() for cell in lease.revoked}
         gauge = GaugeMetricFamily(
@@ -76,10 +75,9 @@ class _Metrics(Collector):
             gauge.add_metric([name], len(cells))
         yield gauge
         yield _gauge("leases", "Leases that are held", len(state.leases))
-        if history.rhos:
-            rho = history.rhos[-1][1]
+        if self._shown.rho is not None:
             text = "Finish-time fairness with what is held, as last answered; infinite without progress"
-            yield _gauge("rho", text, math.inf if rho is None else rho)
+            yield _gauge("rho", text, self._shown.rho)
 
     def _answers(self) -> Iterator[Metric]:
         counts = self._shown.history.counts

@@ -1,6 +1,7 @@
 """The page of a search: the best trial, all trials, curves, rungs, GPUs, fairness, failures, and what happened."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -93,10 +94,11 @@ def _top(shown: Snapshot, standing: str) -> Iterator[Block]:
         held, busy = state.gpus, state.busy
         figures.append(KeyFigure("GPUs in use", f"{len(busy & held.keys())} of {len(held)}", "held"))
     figures.append(KeyFigure("time", duration(shown.at - shown.began), gpu_time(shown.gpu_s() / 3600)))
-    if history.rhos:
-        rho = history.rhos[-1][1]
-        note = "finish-time fairness; above 1: it ends later than with an equal part of the pool"
-        figures.append(KeyFigure("rho", "unbounded" if rho is None else number(rho), note))
+    if shown.rho is not None:
+        is_bounded = math.isfinite(shown.rho)
+        above = "above 1: it ends later than with an equal part of the pool"
+        note = f"finish-time fairness; {above if is_bounded else 'without GPUs it makes no progress'}"
+        figures.append(KeyFigure("rho", number(shown.rho) if is_bounded else "unbounded", note))
     risky = [one for one in state.trials.values() if one.store_problem]
     if risky:
         figures.append(KeyFigure("trials with checkpoints at risk", str(len(risky)), risky[0].store_problem, "bad"))

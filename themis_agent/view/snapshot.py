@@ -1,5 +1,6 @@
 """A search at a moment, as it is shown."""
 
+import math
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +29,13 @@ class Snapshot:
     def gpu_s(self) -> float:
         """The GPU seconds that all trials have had."""
         return sum(one.attained_gpu_s(self.at) for one in self.state.trials.values())
+
+    @property
+    def rho(self) -> float | None:
+        """Its finish-time fairness with what it holds, as last answered; infinite without progress. None: not known."""
+        last = self.history.rhos[-1][1] if self.history.rhos else None
+        # A search without GPUs makes no progress; what was answered then says nothing of one that has some since.
+        return math.inf if last is None and self.history.rhos and not self.state.gpus else last
 
     def ranked(self) -> list[TrialState]:
         """The trials, the best metric first, those without one last."""

@@ -3,7 +3,8 @@
 import logging
 import queue
 import threading
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from yarn_plugin.act.outcomes import report
@@ -25,6 +26,10 @@ from yarn_plugin.observe.delivery import Stopped
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 
 log = logging.getLogger("yarn_plugin.arbiter")
+
+WRITE_INTERVAL = 1.0
+"""Seconds between the starts of two writes of weights: each makes the ResourceManager reinitialize its scheduler. What
+is wanted meanwhile goes into the next one."""
 
 
 class Actor:
@@ -53,6 +58,8 @@ class Actor:
         self._superseded_by: str | None = None
         self.counters: Counter[str] = Counter(commands_failed=0, outcomes_lost=0, queues_refused=0)
         self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._writes: deque[WriteWeights] = deque()
+        self._write_at = time.monotonic()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="act", daemon=True)
         self._thread.start()
@@ -72,12 +79,27 @@ class Actor:
         self._thread.join(timeout=10)
 
     def _run(self) -> None:
-        while (command := self._commands.get()) is not None and not self._closing.is_set():
+        while (command := self._next()) is not None and not self._closing.is_set():
             try:
                 for outcome in self._carry_out(command):
                     report(outcome, self._emit, self.counters, f"command {type(command).__name__}")
             except Stopped:
                 return
+
+    def _next(self) -> Command | None:
+        """The next command: a write when its time has come; no other command waits for it."""
+        while True:
+            wait_s = max(self._write_at - time.monotonic(), 0.0)
+            if self._writes and not wait_s:
+                self._write_at = time.monotonic() + WRITE_INTERVAL
+                return self._writes.popleft()
+            try:
+                command = self._commands.get(timeout=wait_s if self._writes else None)
+            except queue.Empty:
+                continue
+            if not isinstance(command, WriteWeights):
+                return command
+            self._writes.append(command)
 
     def _carry_out(self, command: Command) -> list[Event]:
         """Carry out a command; its outcomes, also if it fails."""

@@ -6,25 +6,33 @@ for each user, so that no user takes all of them.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import math
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol, TypeVar, cast
 
 from fastapi import Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel
+from starlette.types import Scope
 
+from yarn_plugin.api import wire
 from yarn_plugin.api.bodies import Messages
 from yarn_plugin.api.queueing import FairQueue, QueueFullError, SharedPoll
-from yarn_plugin.api.refusals import Limits, Refusals, Refused
+from yarn_plugin.api.rates import TokenBuckets
+from yarn_plugin.api.refusals import Limits, Refused
 from yarn_plugin.api.registration import Users
 from yarn_plugin.api.streams import Streams
-from yarn_plugin.api.tokens import Principal, Tokens
+from yarn_plugin.api.tokens import ADMIN, Principal, Tokens
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError
+from yarn_plugin.serving.bodies import NoTurnError, Refusal
+from yarn_plugin.serving.refusals import Refusals
 
 MANAGER_TIMEOUT = 10.0
 """Seconds for which /why waits for the ResourceManager's answer; its clients wait 15 s for ours."""
@@ -32,6 +40,8 @@ NOT_YET = "the ResourceManager has not answered yet; try again"
 
 MAX_CONCURRENT_READS = 1
 """Long answers that are rendered at a time for one user; each takes a thread."""
+MAX_CONCURRENT_UPLOADS = 2
+"""Bodies of one user that are read at a time."""
 MAX_CONCURRENT_QUESTIONS = 4
 """Questions that the ResourceManager is asked at a time about one user's applications, for /why."""
 
@@ -115,9 +125,52 @@ class Backend:
     ended: type[Exception]
     messages: Messages
     poll: SharedPoll
+    rates: TokenBuckets
     changes: FairQueue = field(default_factory=FairQueue)
+    uploads: FairQueue = field(default_factory=lambda: FairQueue(MAX_CONCURRENT_UPLOADS, "requests"))
+    bodies: FairQueue = field(default_factory=lambda: FairQueue(MAX_CONCURRENT_READS, "requests"))
     reads: FairQueue = field(default_factory=lambda: FairQueue(MAX_CONCURRENT_READS, "reads"))
     questions: FairQueue = field(default_factory=lambda: FairQueue(MAX_CONCURRENT_QUESTIONS, "questions"))
+
+    def admit(self, caller: Principal, app: str | None, kind: type[BaseModel] | None) -> None:
+        """Count a change, before its body is parsed: for its user; or for its application if that answers the arbiter.
+
+        Raises:
+            Refused: 429 where there are too many; the administrator's are not limited.
+        """
+        if caller == ADMIN:
+            return
+        owner, known = _queue_of(self.arbiter.state, caller), self.arbiter.state.registered.get(app or "")
+        # Of the caller's own applications only: nobody uses up what another's may answer.
+        answers = kind in (wire.Message, wire.Vacated) and known is not None and owner == f"user/{known.user}"
+        owner = f"answers/{app}" if answers else owner
+        wait_s = self.rates.take(owner)
+        if wait_s:
+            who = "messages of this application" if answers else "changes of this user"
+            expected = f"more than {self.limits.changes_per_s:g} {who} a second, which is the limit; retry later"
+            raise Refused(429, "Authorization", None, expected, retry_after=math.ceil(wait_s))
+
+    @contextlib.asynccontextmanager
+    async def upload(self, scope: Scope) -> AsyncGenerator[None, None]:
+        """A turn to read the body of a request, in the queue of the caller's user (see `BodyLimitMiddleware`).
+
+        Raises:
+            NoTurnError: 429 where too many of them wait.
+        """
+        caller: Principal = scope["state"]["principal"]
+        try:
+            async with self.uploads.slot(_queue_of(self.arbiter.state, caller)):
+                yield
+        except QueueFullError as full:
+            raise NoTurnError(Refusal(429, wire.Problem(field="Authorization", expected=str(full)))) from None
+
+    async def parse(self, caller: Principal, compute: Callable[[], Result]) -> Result:
+        """Read what a caller sent in a thread, in the queue of the caller's user.
+
+        Raises:
+            Refused: 429 where too many requests of the caller wait.
+        """
+        return await self._in_thread(self.bodies, caller, compute)
 
     async def decide(self, event: events.Event, owner: str) -> Decided[events.Event, Command]:
         """Have the arbiter decide on an event, in the queue of its owner: a user, or the administrator.
@@ -150,8 +203,11 @@ class Backend:
         Raises:
             Refused: 429 where too many reads of the caller wait.
         """
+        return await self._in_thread(self.reads, caller, compute)
+
+    async def _in_thread(self, queue: FairQueue, caller: Principal, compute: Callable[[], Result]) -> Result:
         try:
-            async with self.reads.slot(_queue_of(self.arbiter.state, caller)):
+            async with queue.slot(_queue_of(self.arbiter.state, caller)):
                 return await run_in_threadpool(compute)
         except QueueFullError as full:
             raise Refused(429, "Authorization", None, str(full)) from None

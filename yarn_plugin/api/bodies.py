@@ -2,16 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable, Coroutine
 from dataclasses import fields
 from functools import cache
 from typing import Any, NoReturn
 
-from fastapi import Request, Response
-from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 
 from yarn_plugin.api import wire
-from yarn_plugin.api.refusals import Refused
+from yarn_plugin.api.refusals import MAX_PROBLEMS, Refused, problems_of
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
@@ -22,22 +20,42 @@ MAX_DIGITS = 4000
 """Digits of an integer; Python itself parses no more than 4,300."""
 
 
-class StrictRoute(APIRoute):
-    """A route whose body must be UTF-8 and strict JSON: no duplicate keys, no NaN, no excessive nesting."""
+MAX_VALUES = 2_000
+"""Values in a body of known shape; the largest demand has some 500."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The route's handler, on a request whose JSON is parsed strictly."""
-        handle = super().get_route_handler()
-
-        async def strict(request: Request) -> Response:
-            return await handle(_StrictRequest(request.scope, request.receive))
-
-        return strict
+BYTES_PER_VALUE = 8
+"""A message has at most one value for each so many bytes that a body may have."""
 
 
-class _StrictRequest(Request):
-    async def json(self) -> Any:
-        return parse(await self.body())
+def check_size(body: bytes, kind: type[BaseModel], max_body: int) -> None:
+    """Refuse a body that may have more values than its kind needs, without parsing it.
+
+    Raises:
+        Refused: 422.
+    """
+    limit = max(max_body // BYTES_PER_VALUE, MAX_VALUES) if kind is wire.Message else MAX_VALUES
+    # Every value but the first of a list or an object follows a comma; those within text count too.
+    if body.count(b",") + body.count(b"[") + body.count(b"{") > limit:
+        raise Refused(422, "body", None, f"must have at most {limit} values")
+
+
+def parse_as(kind: type[BaseModel], body: bytes) -> Any:
+    """The JSON value of a body, if it is one of this kind.
+
+    Raises:
+        Refused: 400 or 422, with the first problems.
+    """
+    value = parse(body)
+    if isinstance(value, dict) and kind.model_config.get("extra") == "forbid":
+        unknown = [name for name in value if name not in kind.model_fields]
+        if len(unknown) > MAX_PROBLEMS:
+            # Each would take pydantic longer than it took to parse.
+            value = {name: value[name] for name in unknown[: MAX_PROBLEMS + 1]}
+    try:
+        kind.model_validate(value)
+    except ValidationError as invalid:
+        raise Refused.with_problems(422, problems_of(invalid.errors(include_url=False))) from None
+    return value
 
 
 def parse(body: bytes) -> Any:

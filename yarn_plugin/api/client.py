@@ -40,6 +40,9 @@ ANSWER_TIMEOUT = 60.0
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 
+MAX_PATIENCE = 5.0
+"""Seconds, at most, for which a call waits that the arbiter asks to be repeated (429 with Retry-After)."""
+
 RETRY_INTERVAL = 30.0
 """Seconds after which a `ShareListener` follows again an application that the arbiter no longer knows."""
 
@@ -59,11 +62,14 @@ class ArbiterUnavailableError(ArbiterError):
 
 
 class ArbiterRefusedError(ArbiterError):
-    """The arbiter itself refused the request, with this HTTP `status` and these `problems`."""
+    """The arbiter itself refused the request, with this HTTP `status` and these `problems`.
 
-    def __init__(self, status: int, problems: list[wire.Problem]) -> None:
+    `retry_after`: seconds after which it may be repeated, if the arbiter says so.
+    """
+
+    def __init__(self, status: int, problems: list[wire.Problem], retry_after: float | None = None) -> None:
         super().__init__(f"the arbiter refused ({status}): {_describe(problems)}")
-        self.status, self.problems = status, problems
+        self.status, self.problems, self.retry_after = status, problems, retry_after
 
 
 def new_request_id() -> str:
@@ -283,8 +289,16 @@ class ArbiterClient:
             raise self._unavailable(_describe_invalid(problem)) from None
 
     def _call(self, method: str, path: str, body: wire.Wire | None = None) -> bytes:
-        with self._open(method, path, body) as answer:
-            return self._body(answer)
+        deadline = time.monotonic() + MAX_PATIENCE
+        while True:
+            try:
+                with self._open(method, path, body) as answer:
+                    return self._body(answer)
+            except ArbiterRefusedError as refused:
+                wait_s = refused.retry_after
+                if wait_s is None or time.monotonic() + wait_s > deadline:
+                    raise
+            time.sleep(wait_s)
 
     def _body(self, answer: requests.Response) -> bytes:
         """The complete body.
@@ -350,7 +364,9 @@ class ArbiterClient:
             return self._unavailable(f"HTTP status {status}{why}")
         if not problems:
             return self._unavailable(f"HTTP status {status}; {_IS_ADDRESS_RIGHT}")
-        return ArbiterRefusedError(status, problems)
+        again = answer.headers.get("Retry-After", "")
+        retry_after = float(again) if status == 429 and again.isdecimal() and len(again) < 4 else None
+        return ArbiterRefusedError(status, problems, retry_after)
 
 
 class ShareListener:

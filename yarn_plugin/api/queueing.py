@@ -16,8 +16,8 @@ MAX_CONCURRENT_CHANGES = 4
 MAX_WAITING = 256
 """Requests of one owner that may wait: each holds a connection."""
 
-MIN_POLL_INTERVAL = 0.5
-"""Seconds between two polls."""
+MIN_POLL_INTERVAL = 5.0
+"""Seconds between the starts of two polls on request: as often as applications are listed anyway (`[poll] apps_s`)."""
 
 
 class QueueFullError(Exception):
@@ -91,6 +91,7 @@ class SharedPoll:
 
     def _run(self) -> None:
         while (done := self._take()) is not None:
+            next_at = time.monotonic() + MIN_POLL_INTERVAL
             try:
                 self._poll()
             except Exception:
@@ -99,7 +100,7 @@ class SharedPoll:
                 )
             with contextlib.suppress(Exception):
                 done.set_result(None)
-            time.sleep(MIN_POLL_INTERVAL)
+            time.sleep(max(next_at - time.monotonic(), 0.0))
 
     def _take(self) -> "Future[None] | None":
         with self._lock:

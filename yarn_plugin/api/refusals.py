@@ -1,10 +1,7 @@
 """Limits and refusals: every answer that is not 2xx names the field, the value, and what would be right."""
 
-import json
 import math
-import threading
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,79 +12,43 @@ from starlette.exceptions import HTTPException
 
 from yarn_plugin import validation
 from yarn_plugin.api import wire
-from yarn_plugin.quantities import count
+from yarn_plugin.serving import limits as serving
+from yarn_plugin.serving.refusals import REASONS, RETRY_AFTER, Refusals, answer
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(serving.Limits):
     """Limits of the service, over all callers.
 
-    `header_timeout`: seconds for the head of a request, and again for its body. `write_timeout`: seconds until a
-    client must read what is sent to it. `metrics_apps`: the number of applications with metrics of their own.
+    `metrics_apps`: the number of applications with metrics of their own. `changes_per_s`, `changes_burst`: the rate at
+    which one user may change something, and each application may answer; and how many at once.
     """
 
-    max_connections: int = 4096
     max_streams: int = 2048
-    max_body: int = 256 * 1024
-    header_timeout: float = 10.0
-    write_timeout: float = 30.0
     metrics_apps: int = 200
-
-
-class Refusals:
-    """Counts refused requests by reason. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: Counter[str] = Counter()
-
-    def count(self, reason: str) -> None:
-        """Count one for this reason, which is a word of the service's own, never a caller's."""
-        with self._lock:
-            self._counts[reason] += 1
-
-    def counts(self) -> Mapping[str, int]:
-        """The number of refused requests for each reason."""
-        with self._lock:
-            return dict(self._counts)
+    changes_per_s: float = 10.0
+    changes_burst: int = 100
 
 
 MAX_VALUE_LENGTH = 120
 """Characters of a refused value in an answer; the rest is left out."""
 MAX_PROBLEMS = 20
-RETRY_AFTER = 2
-"""Seconds after which a client may retry a request that could not be served."""
-
-REASONS = {
-    400: "malformed",
-    401: "unauthenticated",
-    403: "forbidden",
-    404: "unknown",
-    405: "method",
-    408: "slow_body",
-    409: "conflict",
-    410: "gone",
-    413: "too_large",
-    422: "invalid",
-    429: "limit",
-    500: "failed",
-    503: "unavailable",
-}
 
 
 class Refused(HTTPException):
     """The request is refused, with a problem: the field, the value, what would be right."""
 
-    def __init__(self, status: int, field: str, value: Any, expected: str) -> None:
-        headers = {"Retry-After": str(RETRY_AFTER)} if status == 503 else None
-        super().__init__(status, headers=headers)
+    def __init__(self, status: int, field: str, value: Any, expected: str, retry_after: int | None = None) -> None:
+        retry_after = RETRY_AFTER if status == 503 else retry_after
+        super().__init__(status, headers=None if retry_after is None else {"Retry-After": str(retry_after)})
         self.problems = [wire.Problem(field=field, value=printable(value), expected=expected)]
 
-
-def answer(status: int, problems: Iterable[wire.Problem], headers: Mapping[str, str] | None = None) -> Response:
-    """An answer that lists problems."""
-    body = wire.Problems(problems=list(problems)).model_dump()
-    return Response(json.dumps(body).encode(), status, headers, media_type="application/json")
+    @classmethod
+    def with_problems(cls, status: int, problems: list[wire.Problem]) -> "Refused":
+        """The refusal for several problems."""
+        refused = cls(status, "body", None, "")
+        refused.problems = problems
+        return refused
 
 
 def answer_problems(service: FastAPI, refusals: Refusals) -> None:
@@ -109,12 +70,7 @@ def answer_problems(service: FastAPI, refusals: Refusals) -> None:
 
     @service.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        errors = error.errors()
-        problems = [_problem(dict(one)) for one in errors[:MAX_PROBLEMS]]
-        if len(errors) > MAX_PROBLEMS:
-            hidden = f"{count(len(errors) - MAX_PROBLEMS, 'more problem')} not listed; fix those above first"
-            problems.append(wire.Problem(field="body", expected=hidden))
-        return refuse(422, problems)
+        return refuse(422, problems_of(error.errors()))
 
     @service.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
@@ -144,6 +100,14 @@ def _shortened(text: str) -> str:
     shortened = text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}... ({len(text)} characters)"
     # A lone surrogate is valid in JSON, but not in UTF-8.
     return shortened.encode("utf-8", "backslashreplace").decode()
+
+
+def problems_of(errors: Sequence[Any]) -> list[wire.Problem]:
+    """The first of pydantic's errors as problems."""
+    problems = [_problem(dict(one)) for one in errors[:MAX_PROBLEMS]]
+    if len(errors) > MAX_PROBLEMS:
+        problems.append(wire.Problem(field="body", expected="more problems are not listed; fix those above first"))
+    return problems
 
 
 def _problem(error: dict[str, Any]) -> wire.Problem:

@@ -1,5 +1,6 @@
 """Checks of a registration or a revision against the pools, their limits, and the running applications."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -17,6 +18,10 @@ from yarn_plugin.validation import one_of
 
 Users = Mapping[str, Sequence[str]]
 """For a user of the arbiter, the YARN users whose applications are this user's; by default the same name."""
+
+
+RECHECK_S = 0.1
+"""Seconds between two looks for an application that was not known."""
 
 
 class HasState(Protocol):
@@ -44,7 +49,11 @@ def find_request(state: State, user: str, request_id: str) -> Registration | Non
 
 
 async def check(
-    arbiter: HasState, poll: Callable[[], Awaitable[None]], request: wire.Register, caller: Principal, users: Users
+    arbiter: HasState,
+    poll: Callable[[], Awaitable[None]],
+    request: wire.Register,
+    caller: Principal,
+    users: Users,
 ) -> Registered:
     """The event for a registration, checked against the present state.
 
@@ -139,8 +148,12 @@ def _check_running(state: State, running: YarnApp, pool: Pool) -> None:
 
 
 async def _running(arbiter: HasState, poll: Callable[[], Awaitable[None]], yarn_app: str) -> YarnApp:
-    if yarn_app not in arbiter.state.cluster.apps:
-        await poll()
+    polled = asyncio.ensure_future(poll()) if yarn_app not in arbiter.state.cluster.apps else None
+    # A poll on request may have to wait; the ones that are made anyway may find the application before.
+    while polled and not polled.done() and yarn_app not in arbiter.state.cluster.apps:
+        await asyncio.wait({polled}, timeout=RECHECK_S)
+    if polled:
+        polled.cancel()
     running = arbiter.state.cluster.apps.get(yarn_app)
     if running is None:
         raise Refused(

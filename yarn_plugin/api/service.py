@@ -5,17 +5,20 @@ from concurrent.futures import Future
 
 from fastapi import FastAPI
 
-from yarn_plugin.api.authentication import AuthenticationMiddleware
+from yarn_plugin.api.authentication import Authentication
 from yarn_plugin.api.backend import Arbiter, Backend, Ended
 from yarn_plugin.api.bodies import Messages
 from yarn_plugin.api.queueing import SharedPoll
-from yarn_plugin.api.refusals import Limits, Refusals, answer_problems
+from yarn_plugin.api.rates import TokenBuckets
+from yarn_plugin.api.refusals import Limits, answer_problems
 from yarn_plugin.api.registration import Users
 from yarn_plugin.api.routes import apps, decisions, operations, streams
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Tokens
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.serving.bodies import BodyLimitMiddleware
+from yarn_plugin.serving.refusals import Refusals
 
 
 def create(
@@ -46,7 +49,7 @@ def create(
     """
     limits, refusals = limits or Limits(), refusals or Refusals()
     service = FastAPI(title="YARN share arbiter", version="1", docs_url=None, redoc_url=None, redirect_slashes=False)
-    service.state.backend = Backend(
+    backend = service.state.backend = Backend(
         arbiter=arbiter,
         tokens=tokens,
         streams=event_streams,
@@ -58,9 +61,11 @@ def create(
         ended=ended,
         messages=Messages(registry),
         poll=SharedPoll(arbiter.poll),
+        rates=TokenBuckets(limits.changes_per_s, limits.changes_burst),
     )
     answer_problems(service, refusals)
-    service.add_middleware(AuthenticationMiddleware, tokens=tokens, limits=limits, refusals=refusals)
+    admit = Authentication(tokens, limits.max_body).admit
+    service.add_middleware(BodyLimitMiddleware, admit=admit, limits=limits, refusals=refusals, turn=backend.upload)
     # In the order in which OpenAPI lists them.
     for router in (operations.router, apps.router, streams.router, decisions.router, operations.scraping):
         service.include_router(router)

@@ -1,9 +1,8 @@
 """Where an application stands in its pool: in one form for pools that are shared and pools whose GPUs are leased."""
 
-from typing import Literal
-
 from yarn_plugin.api import wire
 from yarn_plugin.decide.membership import home_of
+from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
 from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.pools.share import Member
 from yarn_plugin.decide.state import State
@@ -21,8 +20,9 @@ def standing(state: State, app: str, running: YarnApp | None, now: float) -> wir
         return _of_share(member, now)
     pool = home_of(state, app)
     kept = state.pool_states.get(pool.name) if pool is not None else None
-    if kept is not None and isinstance(kept.state, LeaseState):
-        return _of_leases(kept.state, app, running)
+    if pool is not None and kept is not None and isinstance(kept.state, LeaseState):
+        settings = pool.parameters if isinstance(pool.parameters, LeaseSettings) else LeaseSettings()
+        return _of_leases(settings, kept.state, app, running)
     return None
 
 
@@ -36,19 +36,25 @@ def _of_share(member: Member, now: float) -> wire.Standing:
     )
 
 
-def _of_leases(state: LeaseState, app: str, running: YarnApp | None) -> wire.Standing | None:
+def _of_leases(settings: LeaseSettings, state: LeaseState, app: str, running: YarnApp | None) -> wire.Standing | None:
     """The guarantee is 1/N of the GPUs: what finish-time fairness compares with (Themis, thesis section 3.4.3)."""
     member, gpus = state.members.get(app), sum(count for _, count in state.machines)
     if member is None or not gpus:
         return None
     leased = sum(len(held.gpus) for held in state.leases.values() if held.lease.app == app and held.started_at)
     active = sum(not one.waits for one in state.members.values())
-    rho: float | Literal["unbounded"] | None = member.rho
-    if rho is None and member.estimated_in is not None:
-        rho = "unbounded"
     return wire.Standing(
         guarantee=0.0 if member.waits else 1.0 / active,
         entitlement=leased / gpus,
         used=(running.used[GPU] if running is not None else 0) / gpus,
-        rho=rho,
+        rho=member.rho if member.rho is not None else "unbounded" if _is_unbounded(settings, state, app) else None,
     )
+
+
+def _is_unbounded(settings: LeaseSettings, state: LeaseState, app: str) -> bool:
+    """Whether an application said that it makes no progress with the GPUs that it holds: not before it won them, and
+    not to a policy that asks for its jobs alone."""
+    estimated_in = state.members[app].estimated_in
+    if settings.policy != THEMIS or estimated_in is None:
+        return False
+    return all(held.round < estimated_in for held in state.leases.values() if held.lease.app == app)

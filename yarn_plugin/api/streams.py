@@ -21,6 +21,10 @@ from yarn_plugin.quantities import count
 KEEP_ALIVE = 5.0
 """Seconds between heartbeats on an idle stream, so that both ends notice when the other is gone."""
 
+SHARE_INTERVAL = 0.5
+"""Seconds between two shares on a stream. Of those decided in between only the last is sent: each replaces the one
+before."""
+
 MAX_QUEUED = 256
 """Messages that wait for a slow reader; beyond that it is cut off, reconnects, and is sent what it missed."""
 
@@ -229,27 +233,50 @@ class Streams:
                 yield message.encode(self._source.wall_offset(), self._codec)
                 if message.is_end:
                     return
-            while not self.stopped and not listener.is_cut_off:
-                try:
-                    # Not wait_for, which makes a task for every message of every stream.
-                    async with asyncio.timeout(KEEP_ALIVE):
-                        new = await listener.queue.get()
-                except TimeoutError:
-                    if not self.is_known(app):
-                        yield self._ended(app).encode(0.0, self._codec)
-                        return
-                    yield b": still here\n\n"
-                    continue
-                if new is not None and new.is_after(position):
-                    position = new.position
-                    yield new.encode(self._source.wall_offset(), self._codec)
-                    if new.is_end:
-                        return
+            async for new in self._coalesced(app, listener, position):
+                yield new.encode(self._source.wall_offset(), self._codec) if new else b": still here\n\n"
         finally:
             self.open -= 1
             self._listeners[app].discard(listener)
             if not self._listeners[app]:
                 del self._listeners[app]
+
+    async def _coalesced(
+        self, app: str, listener: _Listener, position: Position | None
+    ) -> AsyncGenerator[Message | None, None]:
+        """The messages after `position` as they come, with fewer shares (see `SHARE_INTERVAL`); None: a heartbeat."""
+        clock = asyncio.get_running_loop().time
+        held: Message | None = None
+        next_share = clock()
+        while not self.stopped and not listener.is_cut_off:
+            try:
+                # Not wait_for, which makes a task for every message of every stream.
+                async with asyncio.timeout(KEEP_ALIVE if held is None else max(next_share - clock(), 0.0)):
+                    new = await listener.queue.get()
+            except TimeoutError:
+                if held is None and not self.is_known(app):
+                    yield self._ended(app)
+                    return
+                if held is not None:
+                    next_share = clock() + SHARE_INTERVAL
+                yield held
+                held = None
+                continue
+            if new is None or not new.is_after(position):
+                continue
+            position = new.position
+            if isinstance(new.command, TellShare):
+                if clock() < next_share:
+                    held = new
+                    continue
+                next_share = clock() + SHARE_INTERVAL
+            elif held is not None:
+                # In the order of their ids, by which a client that reconnects is sent the rest.
+                yield held
+                held = None
+            yield new
+            if new.is_end:
+                return
 
     def _missed(self, app: str, position: Position | None) -> Iterator[Message]:
         """The messages to this application after `position`, with its present share if that is new, or its end."""

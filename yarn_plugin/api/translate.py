@@ -5,6 +5,7 @@ The arbiter has its own time; `offset` is added to it for wall-clock times, in s
 
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Literal, get_args
@@ -26,15 +27,16 @@ from yarn_plugin.decide.commands import (
     WriteWeights,
 )
 from yarn_plugin.decide.events import Event
-from yarn_plugin.decide.membership import home_of, snapshot
+from yarn_plugin.decide.membership import home_of, outside, snapshot
 from yarn_plugin.decide.pools.commands import TO_APP
+from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
 from yarn_plugin.model.causes import Cause, ControllerFailed, ControllerNotified, ControllerResumed, RegisteredBy
 from yarn_plugin.model.cluster import YarnApp
-from yarn_plugin.model.resources import Resources
-from yarn_plugin.model.share import Registration, Share
+from yarn_plugin.model.resources import GPU, Resources, total_of
+from yarn_plugin.model.share import Pool, Registration, Share
 
 Mode = Literal["full", "weights_only", "feedback_only", "superseded", "unknown"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -277,16 +279,33 @@ def _with_missed(decision: wire.Decision, bids: Sequence[missed.MissedBid]) -> w
 def _pool(state: State, name: str, now: float) -> wire.Pool:
     pool = next(pool for pool in state.pools if pool.name == name)
     seen = snapshot(state, pool, now)
+    kept = state.pool_states.get(name)
+    leased = (
+        {GPU: sum(count for _, count in kept.state.machines)} if kept and isinstance(kept.state, LeaseState) else {}
+    )
     return wire.Pool(
         name=name,
         queue=pool.queue,
         policy=pool.policy,
         resources=list(pool.resources),
-        capacity=seen.capacity.as_dict(),
+        capacity=seen.capacity.as_dict() | leased,
+        outside=_outside(state, pool, {claim.app for claim in seen.claims}),
         apps=len(seen.claims),
         grace_s=pool.grace,
         controller=pool.controller,
     )
+
+
+def _outside(state: State, pool: Pool, active: set[str]) -> list[wire.Outside]:
+    """By queue: names of other users' applications are not for everybody."""
+    names = frozenset(pool.resources)
+    used: dict[str, list[Resources]] = defaultdict(list)
+    for app in outside(state, pool, active):
+        if amounts := app.used.only(names):
+            used[app.queue].append(amounts)
+    found = [wire.Outside(queue=queue, apps=len(each), used=total_of(each).as_dict()) for queue, each in used.items()]
+    # By their sums: of memory, as its numbers are the largest, where there is any.
+    return sorted(found, key=lambda one: (-sum(one.used.values()), one.queue))[: wire.MAX_OUTSIDE]
 
 
 def _running(running: YarnApp | None) -> dict[str, Any]:

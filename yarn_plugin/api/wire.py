@@ -232,9 +232,24 @@ class Node(Wire):
     capacity: Amounts
 
 
+MAX_OUTSIDE = 20
+
+
+class Outside(Wire):
+    """What the `apps` applications of a queue use that is in no pool, or count in none; a pool does not divide it."""
+
+    queue: str
+    apps: int
+    used: Amounts
+
+
 class Pool(Wire):
     """A pool: a queue whose capacity is divided among the applications in it. `policy`: of shares. `controller`: what
-    divides it: "share", "lease" (of GPUs) or another one that is installed; None from an earlier arbiter."""
+    divides it: "share", "lease" (of GPUs) or another one that is installed; None from an earlier arbiter.
+
+    `capacity`: what is divided now. `outside`: what others use of the same resources, by queue, the largest first; at
+    most `MAX_OUTSIDE` of them.
+    """
 
     name: str
     queue: str
@@ -244,6 +259,7 @@ class Pool(Wire):
     apps: int
     grace_s: float
     controller: str | None = None
+    outside: list[Outside] = []
 
 
 class Cluster(Wire):

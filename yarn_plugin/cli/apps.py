@@ -13,6 +13,7 @@ from yarn_plugin.cli.options import Command, json_option
 from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.files import write_private
+from yarn_plugin.quantities import count
 
 
 def arbiter_options(command: Command) -> Command:
@@ -45,7 +46,8 @@ def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: P
     leases them: guarantee, what an application can count on (of GPUs, an equal part); entitlement, what it may use now
     (of GPUs, what it leases); used, what it uses. rho is finish-time fairness: the time that its work takes over the
     time with its guarantee alone; "unbounded" without progress, - if unknown. An application has the arbiter's id
-    (app_17) and, once submitted, YARN's (application_1700000000000_0042).
+    (app_17) and, once submitted, YARN's (application_1700000000000_0042). Below, for each pool: what is divided of the
+    cluster, and what applications outside it use, by queue.
 
     \b
     Example:
@@ -68,9 +70,12 @@ def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: P
         "reason",
     )
     console.out.print(console.table(None, columns, [_row(app) for app in found]))
+    for pool in cluster.pools:
+        console.out.print(_pool(pool, cluster), soft_wrap=True)
     console.out.print(f"enforcement: {_enforcement(cluster)}", soft_wrap=True)
     if json_file is not None:
-        figures = {"apps": [app.model_dump() for app in found], "enforcement": cluster.enforcement}
+        pools = [pool.model_dump() for pool in cluster.pools]
+        figures = {"apps": [app.model_dump() for app in found], "pools": pools, "enforcement": cluster.enforcement}
         console.write_json(json_file, figures)
 
 
@@ -100,6 +105,9 @@ def why(
         console.out.print(
             console.table(None, ("app", "YARN application", "queue", "state", "used", "pending"), [_state(answer.app)])
         )
+        cluster = client.get_cluster()
+        for pool in (one for one in cluster.pools if one.name == answer.app.pool):
+            console.out.print(_pool(pool, cluster), soft_wrap=True)
     rows = [(decision.seq, _time(decision.at), _kind(decision), decision.reason) for decision in answer.decisions]
     console.out.print(console.table("decisions", ("#seq", "time", "decision", "reason"), rows))
     for line in answer.manager_says:
@@ -139,6 +147,23 @@ def token(user: str, arbiter: str, token_file: Path | None, verify: str | bool, 
         write_private(out, issued.token + "\n")
     except OSError as problem:
         raise BadInputError("--out", str(out), f"cannot be written ({os_reason(problem)})") from None
+
+
+def _pool(pool: wire.Pool, cluster: wire.Cluster) -> str:
+    """What a pool divides, of what, and who else uses some of it."""
+    whole = {name: amount for name, amount in cluster.capacity.items() if name in pool.capacity}
+    of = f" of {_amounts(whole)}" if whole != pool.capacity and any(whole.values()) else ""
+    outside = [
+        f"{one.queue} {_amounts(one.used)} ({count(one.apps, 'application')})" for one in pool.outside[:MAX_OUTSIDE]
+    ]
+    if len(pool.outside) > MAX_OUTSIDE:
+        outside.append(f"and {count(len(pool.outside) - MAX_OUTSIDE, 'more queue')}")
+    used = f"; outside it: {', '.join(outside)}" if outside else ""
+    return escape_controls(f"pool {pool.name} divides {_amounts(pool.capacity)}{of}{used}")
+
+
+MAX_OUTSIDE = 5
+"""Queues outside a pool that are listed: those that use the most."""
 
 
 def _enforcement(cluster: wire.Cluster) -> str:

@@ -2,7 +2,8 @@
 
 import getpass
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from yarn_plugin.observe.queue_tree import WEIGHT, QueueReport
 from yarn_plugin.observe.resource_manager import ResourceManager, addresses
 from yarn_plugin.quantities import count
 from yarn_plugin.queues import apply as writing
+from yarn_plugin.queues.effective import Deviation
 from yarn_plugin.queues.file import load
 from yarn_plugin.queues.live import read_tree
 from yarn_plugin.queues.plan import Plan
@@ -95,12 +97,15 @@ def plan(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | N
 
     Exits with 0 whether or not there are changes.
     """
-    found = writing.compare(ResourceManager(addresses(rm), user, verify=verify), load(file))
+    manager, specs = ResourceManager(addresses(rm), user, verify=verify), load(file)
+    found = writing.compare(manager, specs)
     _print_plan(found)
     if found.changes:
         click.echo(f"{_counted(found)}; apply with: {_apply_command(file, rm, user, verify)}")
     else:
         click.echo(f"nothing to do: the queues match {file}")
+    if not found.changes:
+        _warn(writing.not_in_effect(manager, specs, 0.0))
     if found.unnamed:
         click.echo(f"not in the file, unchanged: {', '.join(found.unnamed)}")
     _write(json_file, found)
@@ -114,14 +119,21 @@ def apply(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | 
 
     Does not ask for confirmation: run `plan` before. The ResourceManager makes all changes or none. To undo them, apply
     a file with the values that `plan` shows as current.
+
+    Exits with 1 if YARN has stored a capacity and does not use it.
     """
-    made = writing.apply(ResourceManager(addresses(rm), user, verify=verify), load(file))
+    manager, specs = ResourceManager(addresses(rm), user, verify=verify), load(file)
+    made = writing.apply(manager, specs)
     _print_plan(made)
+    ignored = writing.not_in_effect(manager, specs, writing.SETTLE_S)
     if made.changes:
-        click.echo(f"{_counted(made)} made and verified")
+        click.echo(f"{_counted(made)} made{'' if ignored else ' and verified'}")
     else:
-        click.echo(f"nothing to do: the queues match {file}")
-    _write(json_file, made)
+        click.echo(f"nothing to do: the {'configuration matches' if ignored else 'queues match'} {file}")
+    _write(json_file, made, ignored)
+    _warn(ignored)
+    if ignored:
+        raise click.exceptions.Exit(1)
 
 
 @queues.command()
@@ -140,6 +152,14 @@ def show(rm: str, user: str, verify: str | bool, json_file: Path | None) -> None
     console.out.print(console.table(None, columns, [_row(queue) for queue in tree.values()]))
     if json_file is not None:
         console.write_json(json_file, {"queues": [_figures(queue) for queue in tree.values()]})
+
+
+def _warn(ignored: Sequence[Deviation]) -> None:
+    for one in ignored:
+        console.err.print(f"warning: {one}; {_ADVICE}", soft_wrap=True)
+
+
+_ADVICE = "restart the ResourceManager, which then uses what it has stored, or use weights"
 
 
 def _print_plan(shown: Plan) -> None:
@@ -211,7 +231,7 @@ def _figures(queue: QueueReport) -> Mapping[str, object]:
     }
 
 
-def _write(json_file: Path | None, shown: Plan) -> None:
+def _write(json_file: Path | None, shown: Plan, ignored: Sequence[Deviation] = ()) -> None:
     if json_file is None:
         return
     changes = [
@@ -222,4 +242,7 @@ def _write(json_file: Path | None, shown: Plan) -> None:
         }
         for change in shown.changes
     ]
-    console.write_json(json_file, {"changes": changes, "unnamed": list(shown.unnamed)})
+    figures = {"changes": changes, "unnamed": list(shown.unnamed)}
+    if ignored:
+        figures["not_in_effect"] = [asdict(one) for one in ignored]
+    console.write_json(json_file, figures)

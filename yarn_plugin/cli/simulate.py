@@ -199,17 +199,21 @@ def simulate(
             workload_file, cluster_file, policies, seed, options, profiles, time_unit, json_file, report_file
         )
         return
+    # A workload that is wrong is named as such, whatever else is given.
+    submissions = workloads.load(workload_file, installed_kinds(), seed[0])
     for name in OF_TRAINING:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             value = context.params[name]
             raise BadInputError(f"--{name.replace('_', '-')}", value, "must be left out: for training workloads only")
     if len(seed) > 1:
         raise BadInputError("--seed", ",".join(map(str, seed)), "must be one seed")
-    simulate_arbiter(workload_file, cluster_file, policy, seed[0], json_file, journal_file, report_file)
+    about = f"{workload_file.name} on {cluster_file.name}, seed {seed[0]}"
+    simulate_arbiter(submissions, about, cluster_file, policy, seed[0], json_file, journal_file, report_file)
 
 
 def simulate_arbiter(
-    workload_file: Path,
+    submissions: tuple[workloads.Submission, ...],
+    about: str,
     cluster_file: Path,
     policy: str | None,
     seed: int,
@@ -217,14 +221,13 @@ def simulate_arbiter(
     journal_file: Path | None,
     report_file: Path | None,
 ) -> None:
-    """Simulate the whole arbiter with a workload of applications in containers.
+    """Simulate the whole arbiter with applications in containers; `about`: what is simulated, for the report.
 
     Raises:
         ReportedError: a file or an option is wrong.
     """
     registry = installed()
     cluster = load(cluster_file, registry)
-    submissions = workloads.load(workload_file, installed_kinds(), seed)
     journal = UncompactedJournal() if journal_file is not None else None
     started = time.perf_counter()
     with progress_bar("applications") as bar:
@@ -243,5 +246,4 @@ def simulate_arbiter(
     if journal is not None and journal_file is not None:
         write(journal_file, journal.content(), PRIVATE_MODE)
     if report_file is not None:
-        about = f"{workload_file.name} on {cluster_file.name}, seed {seed}"
         write_page(report_file, outcome, about, wall_s)

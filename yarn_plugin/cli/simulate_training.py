@@ -2,9 +2,7 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +20,7 @@ from yarn_plugin.simulation.training.cluster import load as load_cluster
 from yarn_plugin.simulation.training.profiles import load as load_profiles
 from yarn_plugin.simulation.training.workload import GENERATED
 from yarn_plugin.simulation.training.workload import read as read_workload
+from yarn_plugin.toml_files import read_text, read_toml
 
 MAX_RUNS = 10_000
 
@@ -83,17 +82,21 @@ class TrainingOptions:
 
 
 def is_training(path: Path) -> bool:
-    """Whether a workload is one of training applications: by its name, or by the file's suffix, columns or sections."""
+    """Whether a workload is one of training applications: by its name, or by the file's suffix, columns or sections.
+
+    Raises:
+        FileError: the file cannot be read.
+    """
     suffix = path.suffix.lower()
     if suffix in (".json", ".trace") or (str(path) in GENERATED and not path.exists()):
         return True
-    with suppress(OSError, ValueError):
-        if suffix == ".csv":
-            with path.open(errors="replace") as file:
-                return "num_gpus" in file.readline(1000)
-        table = tomllib.loads(path.read_text())
-        return "apps" in table or ("workload" in table.get("generate", {}) and "applications" not in table)
-    return False
+    where = f"--workload {str(path)!r}"
+    if suffix == ".csv":
+        return "num_gpus" in read_text(where, path)[:1000].partition("\n")[0]
+    table = read_toml(where, path)
+    generated = table.get("generate", {})
+    is_generated = isinstance(generated, dict) and "workload" in generated and "applications" not in table
+    return "apps" in table or is_generated
 
 
 def simulate_training(

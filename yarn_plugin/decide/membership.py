@@ -1,7 +1,7 @@
 """The members of a pool, their claims, and the capacity to divide."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 from yarn_plugin.decide.policies import Snapshot
@@ -183,14 +183,19 @@ def _capacity(state: State, pool: Pool, active: set[str]) -> Resources:
     """The capacity R of the pool: the cluster less the use of others, within the queue's limits."""
     names = frozenset(pool.resources)
     cluster = state.cluster.capacity().only(names)
-    counted = active | {state.yarn_apps[app] for app in active if app in state.yarn_apps}
-    other = total_of(app.used for app in state.cluster.apps.values() if _is_other(state, pool, app, counted))
+    other = total_of(app.used for app in outside(state, pool, active))
     left = (cluster - other.only(names)).as_dict()
     queue = state.cluster.queues.get(pool.queue)
     for name in left:
         left[name] = int(left[name] * _part_of(state, pool, name) + 1e-6)
     ceiling = cluster.scaled(queue.maximum) if queue else cluster
     return Resources.of(left).at_most(ceiling)
+
+
+def outside(state: State, pool: Pool, active: Collection[str]) -> Iterator[YarnApp]:
+    """The applications whose use is not the pool's to divide; `active`: the ids of its claims."""
+    counted = {*active, *(state.yarn_apps[app] for app in active if app in state.yarn_apps)}
+    return (app for app in state.cluster.apps.values() if _is_other(state, pool, app, counted))
 
 
 def _is_other(state: State, pool: Pool, app: YarnApp, counted: set[str]) -> bool:

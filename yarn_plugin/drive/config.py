@@ -72,9 +72,9 @@ class PoolSection(Section):
     preempt_after_s: Seconds = 15.0
     idle_timeout_s: Seconds = 5.0
     submit_timeout_s: Seconds = 120.0
-    max_weight: float = Field(default=10.0, gt=0, le=1000)
+    max_weight: float = Field(default=1.0, gt=0, le=1000)
     max_grace_s: Annotated[float, Field(ge=0, le=3600)] = 300.0
-    max_apps_per_user: int = Field(default=100, ge=1, le=100_000)
+    max_apps_per_user: int = Field(default=10, ge=1, le=100_000)
     max_streams_per_user: int = Field(default=200, ge=1, le=100_000)
 
     controller: str = "share"
@@ -147,7 +147,8 @@ class LimitsSection(Section):
     """Limits of the service as a whole.
 
     `metrics_apps`: applications with metrics of their own in /metrics; those with the largest shares.
-    `solve_timeout_s`: for one problem in the worker process.
+    `solve_timeout_s`: for one problem in the worker process. `changes_per_s`, `changes_burst`: registrations,
+    revisions and the like of one user, and messages of one application: how many a second, and how many at once.
     """
 
     RENAMED: ClassVar = {"solve_s": "solve_timeout_s"}
@@ -157,6 +158,8 @@ class LimitsSection(Section):
     max_body_kb: int = Field(default=256, ge=1, le=65_536)
     header_timeout_s: Annotated[float, Field(ge=0.1, le=600)] = 10.0
     metrics_apps: int = Field(default=200, ge=0, le=100_000)
+    changes_per_s: Annotated[float, Field(gt=0, le=1_000_000)] = 10.0
+    changes_burst: int = Field(default=100, ge=1, le=1_000_000)
     solve_timeout_s: Annotated[float, Field(ge=0.1, le=86_400)] = 60.0
 
 

@@ -10,14 +10,11 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from ssl import SSLContext
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
-from yarn_plugin.api.connections import MAX_HEAD_BYTES, Connections, limited_protocol
-from yarn_plugin.api.refusals import Limits, Refusals
+from yarn_plugin.api.refusals import Limits
 from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Tokens
@@ -31,17 +28,12 @@ from yarn_plugin.drive.registry import journal_tags
 from yarn_plugin.errors import BadInputError, ReportedError
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
+from yarn_plugin.serving.connections import MAX_HEAD_BYTES, Connections
+from yarn_plugin.serving.limits import BACKLOG, allowed_connections
+from yarn_plugin.serving.refusals import Refusals
+from yarn_plugin.serving.server import LimitedServer, limited_config
 
 log = logging.getLogger("yarn_plugin.arbiter")
-
-MAX_DESCRIPTORS = 1_048_576
-"""The maximum number of file descriptors to request."""
-
-BACKLOG = 128
-"""Connections that wait to be accepted, and the maximum to accept at a time."""
-
-RESERVED = 256 + BACKLOG
-"""File descriptors for everything but client connections: journal, ResourceManager, Python."""
 
 
 class ListenError(ReportedError):
@@ -105,8 +97,7 @@ def parse_listen(text: str, certificate: Path | None, key: Path | None) -> Liste
 
 def limits_in_force(section: LimitsSection) -> Limits:
     """The configured limits, reduced to what the file descriptors of this process allow."""
-    descriptors = _raise_descriptors()
-    connections = max(min(section.max_connections, descriptors - RESERVED), 1)
+    connections = allowed_connections(section.max_connections)
     return Limits(
         max_connections=connections,
         # A quarter of the connections is reserved for short requests.
@@ -114,6 +105,8 @@ def limits_in_force(section: LimitsSection) -> Limits:
         max_body=section.max_body_kb * 1024,
         header_timeout=section.header_timeout_s,
         metrics_apps=section.metrics_apps,
+        changes_per_s=section.changes_per_s,
+        changes_burst=section.changes_burst,
     )
 
 
@@ -131,17 +124,6 @@ def log_limits(section: LimitsSection, limits: Limits) -> None:
             "systemd unit, or ulimit -n",
             section.max_connections, limits.max_connections, descriptors,
         )  # fmt: skip
-
-
-def _raise_descriptors() -> int:
-    """Raise the limit of file descriptors as far as possible; returns the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
-    return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 def http_server(
@@ -170,20 +152,10 @@ def http_server(
         registry=registry,
     )
     service.router.lifespan_context = _publishing(daemon, streams)
-    config = uvicorn.Config(
+    config = limited_config(
         service,
-        # Other event loops bypass the counting socket; other protocols have no limits.
-        loop="asyncio",
-        http=limited_protocol(limits, refusals),
-        ws="none",
-        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-        backlog=BACKLOG,
-        # At lower levels, anybody who can connect could flood the log with malformed requests.
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        headers=[("X-Content-Type-Options", "nosniff")],
+        limits,
+        refusals,
         timeout_graceful_shutdown=2,
         ssl_certfile=listen.certificate,
         ssl_keyfile=str(listen.key) if listen.key else None,
@@ -191,28 +163,12 @@ def http_server(
     return _Server(config, streams, limits.header_timeout)
 
 
-class _Server(uvicorn.Server):
-    """Ends streams before it waits for connections; limits TLS handshakes to the timeout of a request's head."""
+class _Server(LimitedServer):
+    """Ends streams before it waits for connections."""
 
     def __init__(self, config: uvicorn.Config, streams: Streams, handshake_timeout: float) -> None:
-        super().__init__(config)
-        self._streams, self._handshake_timeout = streams, handshake_timeout
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        # uvicorn has no setting for this; asyncio's default is 60 s.
-        loop = asyncio.get_running_loop()
-        create = loop.create_server
-
-        async def create_server(*args: Any, ssl: SSLContext | None = None, **more: Any) -> asyncio.Server:
-            if ssl is not None:
-                more |= {"ssl": ssl, "ssl_handshake_timeout": self._handshake_timeout}
-            return await create(*args, **more)
-
-        loop.create_server = create_server  # type: ignore[method-assign, assignment]
-        try:
-            await super().startup(sockets)
-        finally:
-            loop.create_server = create  # type: ignore[method-assign]
+        super().__init__(config, handshake_timeout)
+        self._streams = streams
 
     def handle_exit(self, sig: int, frame: object) -> None:
         # Unlike uvicorn's own handler, do not raise the signal again at the end: the daemon stops after the server.

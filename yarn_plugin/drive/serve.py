@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from yarn_plugin.act.ownership import Ownership, claim, identity, is_arbiter_at
-from yarn_plugin.api.connections import Connections, CountingListener
-from yarn_plugin.api.refusals import Refusals
 from yarn_plugin.api.tokens import Tokens
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Registry
@@ -21,10 +19,13 @@ from yarn_plugin.drive.state_folder import make_private, write_address
 from yarn_plugin.drive.topology import load_topology
 from yarn_plugin.drive.watchdog import Watchdog
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.observe.answers import not_an_answer
 from yarn_plugin.observe.capabilities import probe
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 from yarn_plugin.observe.translate import queues
 from yarn_plugin.quantities import count
+from yarn_plugin.serving.connections import Connections, CountingListener
+from yarn_plugin.serving.refusals import Refusals
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
@@ -58,6 +59,7 @@ def serve(
         ListenError: the address is in use, or not this machine's.
         ManagerError: there is no ResourceManager.
         MissingQueueError: a pool's queue does not exist.
+        NotAManagerError: the ResourceManager says of a pool's queue what cannot be read.
         JournalError: another arbiter uses the state folder, or the journal is damaged.
         OwnedError: another arbiter owns the pools' queues.
         SecretError: the secret in the state folder cannot be used.
@@ -140,6 +142,9 @@ def _check_queues(manager: ResourceManager, config: ArbiterConfig, patient: bool
             f"--rm {manager.url}: its scheduler must be the CapacityScheduler; set yarn.resourcemanager.scheduler.class"
         )
     for pool in config.pools:
+        if pool.queue in known.unreadable:
+            problem = f"queue {pool.queue}: {known.unreadable[pool.queue]}"
+            raise not_an_answer("/scheduler", problem)
         if pool.queue not in known:
             raise MissingQueueError(
                 f"pool {pool.name}: queue {pool.queue!r} does not exist; create it with `yarn-plugin queues apply`, "

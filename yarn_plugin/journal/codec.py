@@ -85,6 +85,8 @@ class Codec:
         Raises:
             UnknownRecordError: its type is unknown, or its fields do not match the type.
         """
+        if not isinstance(written, dict):
+            raise UnknownRecordError(f"a value with a type must be an object, not a {type(written).__name__}")
         tag = written.get("type")
         kind = self._types.get(tag) if isinstance(tag, str) else None
         if kind is None:

@@ -7,6 +7,7 @@ Only the owner can read the files: journals contain names, queues and SQL of use
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -51,6 +52,10 @@ class JournalUnavailableError(JournalError):
 
 class JournalDamagedError(JournalError):
     """Records in the middle of the journal are damaged, so the records after them cannot be replayed."""
+
+
+class NotARecordError(JournalError):
+    """A line with a valid checksum is no record: no release wrote it. The message says why, and not where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,9 @@ class Records(Protocol):
 class RecordFile:
     """The records of a journal file, opened for writing.
 
+    Two locks keep other processes out: that of the file `.lock`, and that of the journal's own file, which no `rm` of
+    the first one undoes.
+
     `dropped`: a description of the damage that was removed when the file was opened, or None. `lost`: the valid records
     after that damage, which were removed too (`accept_loss`). `writer`: where several processes may believe that they
     have it open, as a lock is not seen by other machines: the name of this one.
@@ -148,15 +156,21 @@ class RecordFile:
         except OSError as problem:
             raise JournalError(f"journal {str(path)!r}: {os_reason(problem)}; {_CHOOSE_STATE}") from None
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_MODE)
-            os.fchmod(self._file, PRIVATE_MODE)
-            self._remove_damage(accept_loss, before_loss)
+            self._file = _open_locked(path)
+        except JournalInUseError:
+            self._lock.release()
+            raise
         except OSError as problem:
             self._lock.release()
             raise JournalError(f"journal {str(path)!r}: {os_reason(problem)}; {_CHOOSE_STATE}") from None
+        try:
+            os.fchmod(self._file, PRIVATE_MODE)
+            self._remove_damage(accept_loss, before_loss)
+        except OSError as problem:
+            self.close()
+            raise JournalError(f"journal {str(path)!r}: {os_reason(problem)}; {_CHOOSE_STATE}") from None
         except JournalError:
-            os.close(self._file)
-            self._lock.release()
+            self.close()
             raise
         self.size = path.stat().st_size
         self.rewritten_size = 0
@@ -173,6 +187,7 @@ class RecordFile:
         """
         data = b"".join(encode(record) for record in records)
         try:
+            self._require_in_place()
             # An earlier append may have failed without being rolled back.
             if os.fstat(self._file).st_size != self.size:
                 os.ftruncate(self._file, self.size)
@@ -193,6 +208,7 @@ class RecordFile:
             JournalUnavailableError: they cannot.
         """
         try:
+            self._require_in_place()
             os.ftruncate(self._file, self.size)
             _write_all(self._file, b"\n" * 65536)
             os.ftruncate(self._file, self.size)
@@ -214,6 +230,7 @@ class RecordFile:
                 self.before_replacement()
                 # Before the file is renamed: afterwards nothing may fail.
                 opened = os.dup(file.fileno())
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
             if opened >= 0:
                 os.close(opened)
@@ -232,6 +249,19 @@ class RecordFile:
             os.close(self._file)
             self._file = -1
         self._lock.release()
+
+    def _require_in_place(self) -> None:
+        """Refuse to write to a file that has lost its name: nobody would ever read it.
+
+        Raises:
+            JournalUnavailableError: another program has removed or replaced the journal.
+        """
+        # With a named writer, another may have replaced the file: who that is says what was written to this one.
+        if self._writer is True and not _is_at(self._file, self.path):
+            raise JournalUnavailableError(
+                f"journal {str(self.path)!r}: was removed or replaced while in use; stop this process, restore the "
+                "directory from a backup, and start it again"
+            )
 
     def _remove_damage(self, accept_loss: bool, before_loss: Callable[[tuple[Record, ...]], object]) -> None:
         damage = find_damage(self.path)
@@ -260,9 +290,21 @@ class RecordFile:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """The valid records of a journal, oldest first, up to the first damaged one. Writes and locks nothing."""
-    for _, body in _valid_bodies(path):
-        yield json.loads(body)
+    """The valid records of a journal, oldest first, up to the first damaged one. Writes and locks nothing.
+
+    Raises:
+        JournalError: one is not a JSON object, although its checksum is right.
+    """
+    for number, (end, body) in enumerate(_valid_bodies(path), 1):
+        try:
+            record = _record(body)
+        except NotARecordError as problem:
+            where = f"record {number}, which ends at byte {end}"
+            raise JournalError(
+                f"journal {str(path)!r}: {where}: {problem}, although its checksum is right: no release wrote it; "
+                "restore the directory from a backup"
+            ) from None
+        yield record
 
 
 def find_damage(path: Path) -> Damage | None:
@@ -287,11 +329,33 @@ def encode(record: Record | bytes) -> bytes:
 
 
 def decode(line: bytes) -> Record | None:
-    """The record of a line; None if the line is truncated or damaged."""
+    """The record of a line; None if the line is truncated or damaged.
+
+    Raises:
+        NotARecordError: it is no record, although its checksum is right.
+    """
     body = _body(line)
-    if body is None:
-        return None
-    record: Record = json.loads(body)
+    return None if body is None else _record(body)
+
+
+def _record(body: bytes) -> Record:
+    """The record in a text.
+
+    Raises:
+        NotARecordError: it is not a JSON object.
+    """
+    try:
+        record = json.loads(body)
+    except UnicodeDecodeError as problem:
+        raise NotARecordError(f"its byte {problem.start} is not UTF-8") from None
+    except RecursionError:
+        raise NotARecordError("its lists and objects are nested too deeply") from None
+    except json.JSONDecodeError as problem:
+        raise NotARecordError(f"it is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]}") from None
+    except ValueError:
+        raise NotARecordError("it has a number with thousands of digits") from None
+    if not isinstance(record, dict):
+        raise NotARecordError(f"it must be a JSON object, not a {type(record).__name__}")
     return record
 
 
@@ -317,9 +381,9 @@ def _valid_records_after(path: Path, start: int) -> Iterator[Record]:
     with path.open("rb") as file:
         file.seek(start)
         for line in file:
-            record = decode(line)
-            if record is not None:
-                yield record
+            with contextlib.suppress(NotARecordError):
+                if (record := decode(line)) is not None:
+                    yield record
 
 
 def _may_be_journal(path: Path) -> bool:
@@ -333,6 +397,36 @@ def _unavailable(path: Path, problem: OSError) -> JournalUnavailableError:
     return JournalUnavailableError(
         f"journal {str(path)!r}: {os_reason(problem)}; check the disk's space and the file's permissions"
     )
+
+
+def _open_locked(path: Path) -> int:
+    """Open a journal, and lock it until it is closed.
+
+    Raises:
+        JournalInUseError: another process has locked it.
+        OSError: it cannot be opened or locked.
+    """
+    while True:
+        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_MODE)
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(opened)
+            raise JournalInUseError(path) from None
+        except OSError:
+            os.close(opened)
+            raise
+        # It may have been replaced between the two.
+        if _is_at(opened, path):
+            return opened
+        os.close(opened)
+
+
+def _is_at(opened: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(opened), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

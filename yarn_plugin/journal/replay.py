@@ -2,6 +2,8 @@
 
 import json
 import logging
+import math
+import reprlib
 from collections import deque
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
@@ -49,7 +51,7 @@ class Replay(Execution[State, Event, Command]):
         for record in records:
             try:
                 self._take(record)
-            except (LookupError, TypeError, ValueError) as problem:
+            except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as problem:
                 raise JournalError(
                     f"journal: the record after {self.seq} cannot be read: {describe(problem)}"
                 ) from None
@@ -107,7 +109,8 @@ class Replay(Execution[State, Event, Command]):
             self._close(record, kind, version)
             return
         self._decide_followed()
-        self.seq, self.at, self.wall = record["seq"], record["at"], record["wall"]
+        self.seq = _whole(record, "seq")
+        self.at, self.wall = _finite(record, "at"), _finite(record, "wall")
         match kind:
             case "snapshot":
                 self.state = self.codec.read(record["state"])
@@ -118,8 +121,10 @@ class Replay(Execution[State, Event, Command]):
                 event = self.codec.read(record["event"])
                 past = Decided(self.seq, self.at, event, commands, self.wall)
                 self.add_to_history(past, _size(record["commands"]) + _size(record["event"]))
-            case "input":
+            case "input" if "event" in record:
                 self._waiting, self.attempts = record, 0
+            case "input":
+                raise LookupError("event is missing")
             case _:
                 raise JournalError(
                     f"journal: record {self.seq} has the unknown kind {kind!r}; it needs a newer release"
@@ -153,6 +158,20 @@ class Replay(Execution[State, Event, Command]):
         if "digest" in record:
             return bool(record["digest"] == digest(self.last_commands))
         return bool(json.loads(self.last_commands) == record["commands"])
+
+
+def _whole(record: Record, field: str) -> int:
+    value = record[field]
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{field} is {reprlib.repr(value)}, not a whole number")
+    return value
+
+
+def _finite(record: Record, field: str) -> float:
+    value = record[field]
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"{field} is {reprlib.repr(value)}, not a time")
+    return float(value)
 
 
 def _size(written: Any) -> int:

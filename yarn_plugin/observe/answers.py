@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 from yarn_plugin.observe import fields
 from yarn_plugin.observe.fields import UnreadableItemError, as_list
-from yarn_plugin.observe.resource_manager import EXPECTED, NotAManagerError
+from yarn_plugin.observe.resource_manager import EXPECTED, NotAManagerError, unreadable
 
 Json = Any
 Item = TypeVar("Item")
@@ -26,8 +26,10 @@ class ParsedItems(dict[str, Item], Generic[Item]):
         self.without_id: list[str] = []
 
 
-def not_an_answer(path: str) -> NotAManagerError:
-    """The error for an answer that no ResourceManager gives at this path."""
+def not_an_answer(path: str, problem: str = "") -> NotAManagerError:
+    """The error for an answer that no ResourceManager gives at this path; `problem`: what is wrong with it."""
+    if problem:
+        return NotAManagerError(unreadable(path, problem))
     return NotAManagerError(f"the answer to {path} is not a ResourceManager's; --rm {EXPECTED}")
 
 
@@ -61,16 +63,17 @@ def items_at(answer: Json, outer: str, inner: str) -> list[Json]:
             return []
         found = as_object(wrapped, path)
         if inner not in found:
-            raise not_an_answer(path)
-        return _items(found[inner], path) if found[inner] is not None else []
+            others = ", ".join(fields.encodable(name)[:80] for name in list(found)[:3])
+            raise not_an_answer(path, f"`{outer}` has no list `{inner}`, but {others}")
+        return _items(found[inner], inner, path) if found[inner] is not None else []
     if inner not in answer:
         raise not_an_answer(path)
-    return _items(answer[inner], path)
+    return _items(answer[inner], inner, path)
 
 
-def _items(value: Json, path: str) -> list[Json]:
+def _items(value: Json, name: str, path: str) -> list[Json]:
     if not isinstance(value, list | dict):
-        raise not_an_answer(path)
+        raise not_an_answer(path, f"`{name}` is {fields.shortened(value)}, not a list")
     return as_list(value)
 
 

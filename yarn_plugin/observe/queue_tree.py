@@ -1,5 +1,6 @@
 """The queues of /scheduler: their configuration and usage."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -94,6 +95,8 @@ def queue_tree(answer: Json) -> dict[str, QueueReport]:
     """
     try:
         return {path: _report(path, queue) for path, queue in walk(answer, _refuse)}
+    except UnreadableItemError as problem:
+        raise not_an_answer(PATH, str(problem)) from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise not_an_answer(PATH) from None
 
@@ -104,17 +107,17 @@ def _refuse(problem: str) -> None:
 
 def _report(path: str, queue: Mapping[str, Json]) -> QueueReport:
     allocated = queue.get("resourcesUsed")
-    weight = float(queue.get("weight", -1.0))
+    weight = _number(path, queue, "weight", -1.0)
     return QueueReport(
         path=path,
         state=queue.get("state", "" if "." in path else "RUNNING"),
         mode=queue.get("mode") or (WEIGHT if weight >= 0 else PERCENT),
         weight=max(weight, 0.0),
-        percent=float(queue.get("capacity", 0.0)),
+        percent=_number(path, queue, "capacity", 0.0),
         # The root has no absolute capacities; they default to 100%.
-        guaranteed=float(queue.get("absoluteCapacity", 100.0)) / 100.0,
-        maximum=float(queue.get("absoluteMaxCapacity", 100.0)) / 100.0,
-        used=float(queue.get("absoluteUsedCapacity", queue.get("usedCapacity", 0.0))) / 100.0,
+        guaranteed=_number(path, queue, "absoluteCapacity", 100.0) / 100.0,
+        maximum=_number(path, queue, "absoluteMaxCapacity", 100.0) / 100.0,
+        used=_number(path, queue, "absoluteUsedCapacity", _number(path, queue, "usedCapacity", 0.0)) / 100.0,
         held=fields.resources(allocated, clamped=True) if allocated else Resources(),
         apps=int(queue.get("numApplications", 0)),
         pending=int(queue.get("pendingContainers", 0)),
@@ -125,6 +128,13 @@ def _report(path: str, queue: Mapping[str, Json]) -> QueueReport:
         partitions=_partitions(queue.get("capacities")),
         default_partition=queue.get("defaultNodeLabelExpression") or "",
     )
+
+
+def _number(path: str, queue: Mapping[str, Json], field: str, default: float) -> float:
+    value = queue.get(field, default)
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise UnreadableItemError(f"queue {path}: {field} is {fields.shortened(value)}")
+    return float(value)
 
 
 def _partitions(capacities: Mapping[str, Json] | None) -> tuple[tuple[str, float], ...]:

@@ -23,6 +23,11 @@ EXPECTED = "must be the ResourceManager's web URL, such as http://host:8088; for
 NO_MANAGER = f"the server there is not a ResourceManager; {EXPECTED}"
 
 
+def unreadable(path: str, problem: str) -> str:
+    """The message for an answer that begins like a ResourceManager's and cannot be read."""
+    return f"the answer to {path} cannot be read: {problem}; is it a proxy's, or that of another version of Hadoop?"
+
+
 class ManagerError(ReportedError):
     """The ResourceManager cannot be used."""
 
@@ -96,6 +101,22 @@ class _Answer:
                 return read(self.body)
         return None
 
+    def why_not_json(self) -> str:
+        """Why an object cannot be read; empty if the body does not begin like one."""
+        if not self.body.lstrip().startswith(b"{"):
+            return ""
+        try:
+            json.loads(self.body)
+        except UnicodeDecodeError as problem:
+            return f"its byte {problem.start} is not UTF-8"
+        except json.JSONDecodeError as problem:
+            return f"not JSON: line {problem.lineno}, column {problem.colno}: {problem.msg}"
+        except RecursionError:
+            return "its lists and objects are nested too deeply"
+        except ValueError:
+            return "it has a number with thousands of digits"
+        return ""
+
 
 class ResourceManager:
     """A client of the active ResourceManager, of an HA pair too. Not thread-safe.
@@ -136,10 +157,12 @@ class ResourceManager:
         Raises:
             ManagerError: there is no answer, or not a ResourceManager's.
         """
-        content = self._send("GET", path, params=params).json()
+        answer = self._send("GET", path, params=params)
+        content = answer.json()
         # A ResourceManager always answers with an object.
         if not isinstance(content, dict):
-            raise NotAManagerError(f"--rm {self.url}: {NO_MANAGER}")
+            problem = answer.why_not_json()
+            raise NotAManagerError(f"--rm {self.url}: {unreadable(path, problem) if problem else NO_MANAGER}")
         return content
 
     def put(self, path: str, body: Any) -> Any:

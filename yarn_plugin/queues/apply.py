@@ -1,5 +1,6 @@
 """Apply a plan: one request, then read back and compare."""
 
+import time
 from collections.abc import Iterator, Sequence
 
 from yarn_plugin.observe import scheduler_configuration
@@ -7,9 +8,14 @@ from yarn_plugin.observe.resource_manager import ResourceManager
 from yarn_plugin.observe.scheduler_configuration import Settings
 from yarn_plugin.queues import live
 from yarn_plugin.queues.check import find_problems
+from yarn_plugin.queues.effective import Deviation, deviations
 from yarn_plugin.queues.live import LiveQueues
 from yarn_plugin.queues.plan import Change, Plan, make_plan
 from yarn_plugin.queues.specification import STATE, QueueFileError, QueuesIgnoredError, QueueSpec
+
+SETTLE_S, RECHECK_S = 2.0, 0.2
+"""How long a capacity may take to be in effect, and how often that is read. Hadoop 3.5.0 answers after it is, or it
+never is."""
 
 
 def compare(manager: ResourceManager, specs: Sequence[QueueSpec]) -> Plan:
@@ -41,6 +47,20 @@ def apply(manager: ResourceManager, specs: Sequence[QueueSpec]) -> Plan:
         if not_applied:
             raise QueuesIgnoredError(not_applied)
     return plan
+
+
+def not_in_effect(manager: ResourceManager, specs: Sequence[QueueSpec], settle_s: float) -> tuple[Deviation, ...]:
+    """The queues of a file whose capacities YARN does not use, although they are configured, after `settle_s`.
+
+    Raises:
+        ManagerError: the ResourceManager does not answer.
+    """
+    deadline = time.monotonic() + settle_s
+    while found := deviations(specs, live.read_tree(manager)):
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(RECHECK_S)
+    return found
 
 
 def _write(manager: ResourceManager, plan: Plan) -> None:

@@ -6,8 +6,8 @@ from pydantic import TypeAdapter
 from yarn_plugin.api import registration, translate, wire
 from yarn_plugin.api.access import Allowed, AppId
 from yarn_plugin.api.backend import Backend, Shared
-from yarn_plugin.api.bodies import StrictRoute
 from yarn_plugin.api.refusals import Refused
+from yarn_plugin.api.strict_route import StrictRoute
 from yarn_plugin.api.tokens import ADMIN, Principal
 from yarn_plugin.decide import events
 from yarn_plugin.decide.membership import home_of
@@ -91,11 +91,12 @@ async def say(app: AppId, request: wire.Message, access: Allowed, backend: Share
     state = backend.arbiter.state
     known = access.find_registration(state, app)
     home = home_of(state, known.id)
-    message = backend.messages.parse(home, request)
     kept = state.pool_states.get(home.name) if home is not None else None
+    message = await backend.parse(access.caller, lambda: backend.messages.parse(home, request))
     try:
         if home is not None and kept is not None:
-            backend.messages.check(home, kept.state, known.id, message)
+            held = kept.state
+            await backend.parse(access.caller, lambda: backend.messages.check(home, held, known.id, message))
     finally:
         await backend.decide(events.AppSaid(known.id, message), known.user)
 

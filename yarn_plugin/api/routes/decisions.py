@@ -8,8 +8,8 @@ from pydantic import TypeAdapter
 from yarn_plugin.api import translate, wire
 from yarn_plugin.api.access import MAX_ID_LENGTH, Allowed, AppId
 from yarn_plugin.api.backend import Backend, Shared
-from yarn_plugin.api.bodies import StrictRoute
 from yarn_plugin.api.refusals import Refused
+from yarn_plugin.api.strict_route import StrictRoute
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute)
 

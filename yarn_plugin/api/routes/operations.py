@@ -7,8 +7,8 @@ from pydantic import TypeAdapter
 from yarn_plugin.api import metrics, translate, wire
 from yarn_plugin.api.access import Caller, Documented
 from yarn_plugin.api.backend import Backend, Health, Shared
-from yarn_plugin.api.bodies import StrictRoute
 from yarn_plugin.api.refusals import Refused
+from yarn_plugin.api.strict_route import StrictRoute
 from yarn_plugin.api.tokens import ADMIN, SCRAPE, Principal
 from yarn_plugin.decide.state import State
 

@@ -11,9 +11,9 @@ from starlette.types import Receive, Scope, Send
 from yarn_plugin.api import translate
 from yarn_plugin.api.access import Access, Allowed, AppId
 from yarn_plugin.api.backend import Shared
-from yarn_plugin.api.bodies import StrictRoute
 from yarn_plugin.api.refusals import Refused
 from yarn_plugin.api.streams import EVENT_ID, Position, StreamLimitError, Streams, StreamSlot
+from yarn_plugin.api.strict_route import StrictRoute
 from yarn_plugin.decide.membership import home_of
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.cluster import YarnApp

@@ -9,7 +9,7 @@ in the application.
 """
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from random import Random
@@ -69,7 +69,9 @@ def read(
     missing = [name for name in COLUMNS[:3] if name not in columns]
     if missing:
         raise FileError(f"{where}: must have the columns {', '.join(COLUMNS)}; {', '.join(missing)} not found")
-    rows = sorted(validate(PhillyFile, {"rows": list(reader)}, where).rows, key=lambda row: row.timestamp)
+    given = validate(PhillyFile, {"rows": list(reader)}, where).rows
+    _require_one_clock(where, given)
+    rows = sorted(given, key=lambda row: row.timestamp)
     groups = _groups(rows, gap_s, max_jobs)
     start, network = rows[0].timestamp, slowdowns(profiles or {})
     rule = (
@@ -89,6 +91,21 @@ def read(
         return TrainingWorkload(ordered(apps), notes)
 
     return workload
+
+
+def _require_one_clock(where: str, rows: Sequence[JobRow]) -> None:
+    """Times with and without a zone cannot be compared.
+
+    Raises:
+        FileError: some rows have a zone, others none; names the first that differs from the first row.
+    """
+    has_zone = rows[0].timestamp.tzinfo is not None
+    for number, row in enumerate(rows, 1):
+        if (row.timestamp.tzinfo is not None) != has_zone:
+            expected = (
+                "must have a time zone, as row #1 has" if has_zone else "must have no time zone, as row #1 has none"
+            )
+            raise FileError(f"{where}: rows #{number}.timestamp {row.timestamp.isoformat()!r}: {expected}")
 
 
 def _groups(rows: list[JobRow], gap_s: float, max_jobs: int) -> list[list[JobRow]]:

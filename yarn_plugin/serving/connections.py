@@ -12,7 +12,8 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from yarn_plugin.api import wire
-from yarn_plugin.api.refusals import RETRY_AFTER, Limits, Refusals, answer
+from yarn_plugin.serving.limits import Limits
+from yarn_plugin.serving.refusals import RETRY_AFTER, Refusals, answer
 
 MAX_HEAD_BYTES = 32 * 1024
 """The size limit of a request's line and headers."""
