@@ -160,8 +160,7 @@ def service(launched: Launched, token: str) -> FastAPI:
         return Response(status_code=204)
 
     @app.post("/v1/suspend")
-    async def suspend(request: Request) -> Response:
-        check(request)
+    async def suspend() -> Response:
         await run_in_threadpool(launched.suspend)
         return Response(status_code=204)
 
