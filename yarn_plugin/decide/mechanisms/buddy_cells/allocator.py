@@ -8,7 +8,7 @@ A gang is placed in its virtual cluster as if that were a private cluster (topol
 `leaves_in_node`), and the virtual cells are then bound (`mapping`). Opportunistic gangs are placed on physical nodes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -106,32 +106,31 @@ class Allocator:
         return Preempt(found, victims)
 
     def _place(self, request: Request, excluded: frozenset[str]) -> Placement | Wait:
+        tries: Iterator[Placement | Wait]
         if request.guaranteed:
-            places: Iterator[Callable[[], Placement | Wait]] = (
-                _later(self._place_guaranteed, request, partition, excluded) for partition in self._partitions(request)
-            )
+            partitions = self.partitions_for(request)
+            tries = (self._place_guaranteed(request, partition, excluded) for partition in partitions)
         else:
-            places = (_later(self._place_low, request, state, excluded) for state in self._chains(request))
+            tries = (self._place_low(request, state, excluded) for state in self.chains_for(request))
         wait = Wait(Reason.NEVER_FITS)
-        for place in places:
-            found = place()
+        for found in tries:
             if not isinstance(found, Wait):
                 return found
             if wait.reason is Reason.NEVER_FITS or found.virtual_fit:
                 wait = found
         return wait
 
-    def _partitions(self, request: Request) -> Iterator[Partition]:
+    def partitions_for(self, request: Request) -> Iterator[Partition]:
         """The parts of the virtual cluster to try, in order."""
         virtual = self.cluster.virtual[request.cluster]
         if request.pinned:
             yield virtual.pins[request.pinned]
             return
         yield from (
-            virtual.chains[state.chain.name] for state in self._chains(request) if state.chain.name in virtual.chains
+            virtual.chains[state.chain.name] for state in self.chains_for(request) if state.chain.name in virtual.chains
         )
 
-    def _chains(self, request: Request) -> Iterator[ChainState]:
+    def chains_for(self, request: Request) -> Iterator[ChainState]:
         """The chains to try, in order."""
         order = self.cluster.spec.chain_order
         for leaf_type in (request.leaf_type,) if request.leaf_type else order:
@@ -209,7 +208,7 @@ class Allocator:
         if request.leaf_type and request.leaf_type not in self.cluster.spec.chain_order:
             known = ", ".join(self.cluster.spec.chain_order)
             raise RejectedError(f"{field} leaf type", request.leaf_type, f"must be any of {known}")
-        if request.leaf_type and request.guaranteed and not any(self._partitions(request)):
+        if request.leaf_type and request.guaranteed and not any(self.partitions_for(request)):
             expected = f"virtual cluster {request.cluster} has no cells of this type"
             raise RejectedError(f"{field} leaf type", request.leaf_type, expected)
 
@@ -318,10 +317,6 @@ class Allocator:
         gangs = self.cluster.gangs
         del gangs[gang.name]
         self.cluster.undo.record(gangs.__setitem__, gang.name, gang)
-
-
-def _later(place: Callable[..., Placement | Wait], *arguments: object) -> Callable[[], Placement | Wait]:
-    return lambda: place(*arguments)
 
 
 def _victims(placement: Placement) -> tuple[str, ...]:

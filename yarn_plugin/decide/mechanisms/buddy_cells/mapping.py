@@ -51,7 +51,7 @@ class _Mapping:
             node = pod[0].parent
             while node is not None and len(node.leaves) < len(pod):
                 node = node.parent
-            takes_all = node is not None and node.bound is None and len(node.leaves) == len(pod)
+            takes_all = node is not None and node.bound is None and node.leaves == tuple(pod)
             for cell in (node,) if takes_all else pod:
                 assert cell is not None
                 if cell.bound is not None:

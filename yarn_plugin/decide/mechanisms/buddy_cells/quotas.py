@@ -45,6 +45,12 @@ class Quotas:
         self.of[cluster][level - 1] += number
         self.left[level - 1] += number
 
+    def can_add(self, level: int, number: int, free: Sequence[int]) -> bool:
+        """Whether so many more cells of a level could be claimed."""
+        left = list(self.left)
+        left[level - 1] += number
+        return shortage(self.chain, left, free) is None
+
     def shortage(self, free: Sequence[int]) -> Shortage | None:
         """The highest level at which Theorem 1's invariant fails. `free[level - 1]`: free cells."""
         return shortage(self.chain, self.left, free)

@@ -33,6 +33,11 @@ class RunningGang:
     chain: str
     pods: tuple[RunningPod, ...]
 
+    @property
+    def is_guaranteed(self) -> bool:
+        """Whether it holds cells of its virtual cluster now."""
+        return self.request.guaranteed and any(pod.quota_types for pod in self.pods)
+
 
 def record_of(gang: Gang) -> RunningGang:
     """What `recover` needs to know about a gang, as it is now: a downgraded one comes back as opportunistic."""
@@ -74,7 +79,7 @@ def recover(allocator: Allocator, running: RunningGang) -> Gang | None:
     if not any(slots):
         return None
     gang = Gang(running.request, Placement(tuple(slots), tuple(virtual_slots)), Stage.ALLOCATED)
-    if placed.is_downgraded or not running.request.guaranteed:
+    if placed.is_downgraded or not running.is_guaranteed:
         cluster.rollback(placed.savepoint)
         gang.placement = Placement(gang.placement.physical)
         gang.downgraded = running.request.guaranteed
