@@ -131,16 +131,17 @@ class World:
             self.number += 1
             request = random_request(self.random, self.cluster, f"g{self.number}", self.lazy)
             return self.ask(request)
-        preempting = [gang for gang in self.cluster.gangs.values() if gang.stage is Stage.PREEMPTING]
+        gangs = sorted(self.cluster.gangs.values(), key=lambda gang: gang.name)
+        preempting = [gang for gang in gangs if gang.stage is Stage.PREEMPTING]
         if draw < 0.6 and preempting:
             gang = self.random.choice(preempting)
             if self.random.random() < 0.3:
-                for pod in tuple(gang.waiting):
+                for pod in sorted(gang.waiting):
                     self.allocator.withdraw(gang.name, pod)
                 return None
             return self.ask(gang.request)
-        leaving = [gang for gang in self.cluster.gangs.values() if gang.stage is Stage.PREEMPTED]
-        running = [gang for gang in self.cluster.gangs.values() if gang.stage is not Stage.PREEMPTING]
+        leaving = [gang for gang in gangs if gang.stage is Stage.PREEMPTED]
+        running = [gang for gang in gangs if gang.stage is not Stage.PREEMPTING]
         if running:
             self.finish(self.random.choice(leaving or running if draw < 0.8 else running))
         return None

@@ -142,6 +142,10 @@ class Cluster:
             self.chains[physical.chain.name].free.give(physical)
             self._claim(root, 1)
 
+    def book(self, pairs: Sequence[Pair], priority: int) -> None:
+        """Hold leaves whose virtual cells are bound already; cannot be undone."""
+        self._book(pairs, priority, 1)
+
     def _bind(self, physical: PhysicalCell, virtual: VirtualCell) -> None:
         """Bind a leaf and the cells above it, up to one that is bound."""
         bound: list[tuple[PhysicalCell, VirtualCell]] = []

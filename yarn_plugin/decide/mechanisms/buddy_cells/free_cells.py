@@ -132,6 +132,19 @@ class FreeCells:
             cell = parent
         self._append(cell)
 
+    def restore(self, levels: Sequence[Sequence[PhysicalCell]]) -> None:
+        """Set all free lists; cannot be undone. Whatever is not in them is bound or split."""
+        for cells in self.levels:
+            while cells:
+                cells.pop()
+        for cells, free in zip(self.levels, levels, strict=True):
+            for cell in free:
+                cells.append(cell)
+                above = cell.parent
+                while above is not None:
+                    above.split = True
+                    above = above.parent
+
     def containing(self, cell: PhysicalCell) -> PhysicalCell | None:
         """The free cell that a cell is or lies in."""
         above: PhysicalCell | None = cell

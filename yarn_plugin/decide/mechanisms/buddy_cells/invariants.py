@@ -153,12 +153,12 @@ def _single(gang: Gang | None) -> list[Gang]:
 
 
 def _gang(gang: Gang) -> Iterator[str]:
-    """Each pod is on one node, the gang in one chain; guaranteed leaves serve the gang's own virtual leaves."""
+    """Each pod is on one node; guaranteed work lies in one chain, on leaves that serve its own virtual leaves."""
     placement = gang.placement
-    if len({leaf.chain.name for leaf in placement.leaves()}) > 1:
+    if placement.virtual is not None and len({leaf.chain.name for leaf in placement.leaves()}) > 1:
         yield f"{gang} lies in several chains"
     for leaves in placement.physical:
-        if len({leaf.node for leaf in leaves}) > 1:
+        if len({leaf.node.address for leaf in leaves if leaf.node is not None}) > 1:
             yield f"a pod of {gang} lies on several nodes"
     for physical, virtual in placement.pairs():
         if virtual is None:

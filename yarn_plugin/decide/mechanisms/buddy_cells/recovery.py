@@ -79,7 +79,8 @@ def recover(allocator: Allocator, running: RunningGang) -> Gang | None:
     if not any(slots):
         return None
     gang = Gang(running.request, Placement(tuple(slots), tuple(virtual_slots)), Stage.ALLOCATED)
-    if placed.is_downgraded or not running.is_guaranteed:
+    spans_chains = len({leaf.chain.name for leaf in gang.placement.leaves()}) > 1
+    if placed.is_downgraded or spans_chains or not running.is_guaranteed:
         cluster.rollback(placed.savepoint)
         gang.placement = Placement(gang.placement.physical)
         gang.downgraded = running.request.guaranteed
