@@ -13,7 +13,8 @@ from yarn_plugin.console import out, table, write_json
 
 NAMES = (
     "planner", "feedback", "overhead", "switching_cost", "stage", "bad_estimates", "resumed_stage", "arbiter",
-    "bid_table", "auction", "auction_properties", "liar", "lease_simulator", "live_fairness", "allocation_change", "cells",
+    "bid_table", "auction", "auction_properties", "liar", "lease_simulator", "live_fairness", "allocation_change",
+    "cells",
 )  # fmt: skip
 SPEC = Path(__file__).with_name("spec.toml")
 

@@ -223,8 +223,8 @@ class Allocator:
                 self.cancel(cluster.gangs[name])
             gang = self._allocate(call.request, answer.placement)
         elif gang.stage is Stage.PREEMPTING:
+            self._set_holder(gang.placement, gang)
             for leaf in gang.placement.leaves():
-                cluster.undo.set(leaf, "holder", gang)
                 cluster.undo.set(leaf, "reserver", None)
             cluster.undo.set(gang, "stage", Stage.ALLOCATED)
             cluster.undo.set(gang, "waiting", frozenset())
@@ -240,12 +240,8 @@ class Allocator:
         self.fill(gang, gang.slots.index(pod), None)
         if gang.pods:
             return
-        undo = self.cluster.undo
-        held: list[Pair] = []
-        for physical, virtual in gang.placement.pairs():
-            undo.set(physical, "holder", None)
-            if physical.reserver is None:
-                held.append((physical, virtual))
+        self._set_holder(gang.placement, None)
+        held = [pair for pair in gang.placement.pairs() if pair[0].reserver is None]
         self.cluster.vacate(held, gang.priority)
         self._remove(gang)
 
@@ -282,8 +278,7 @@ class Allocator:
 
     def _allocate(self, request: Request, placement: Placement) -> Gang:
         gang = Gang(request, placement, Stage.ALLOCATED)
-        for leaf in placement.leaves():
-            self.cluster.undo.set(leaf, "holder", gang)
+        self._set_holder(placement, gang)
         self.cluster.occupy(list(placement.pairs()), gang.priority)
         self._add(gang)
         return gang
@@ -291,9 +286,26 @@ class Allocator:
     def _reserve(self, call: Call, placement: Placement) -> None:
         """Begin a preemption: the gang holds its leaves from now on, and their holders must leave."""
         gang = Gang(call.request, placement, Stage.PREEMPTING)
-        for pair in placement.pairs():
-            self.reserve_leaf(gang, pair)
+        pairs = list(placement.pairs())
+        if all(leaf.holder is None or leaf.holder.placement.virtual is None for leaf, _ in pairs):
+            self._reserve_low(gang, pairs)
+        else:
+            for pair in pairs:
+                self.reserve_leaf(gang, pair)
         self.add_preempting(gang, call.pod)
+
+    def _reserve_low(self, gang: Gang, pairs: Sequence[Pair]) -> None:
+        """Reserve leaves that are free or held by opportunistic work, all at once."""
+        cluster = self.cluster
+        held: list[Pair] = []
+        for leaf, _ in pairs:
+            if (holder := leaf.holder) is not None:
+                held.append((leaf, None))
+                if holder.stage is not Stage.PREEMPTED:
+                    cluster.undo.set(holder, "stage", Stage.PREEMPTED)
+            cluster.undo.set(leaf, "reserver", gang)
+        cluster.vacate(held, OPPORTUNISTIC)
+        cluster.occupy(pairs, gang.priority)
 
     def reserve_leaf(self, gang: Gang, pair: Pair) -> None:
         """Let a preempting gang hold a leaf, also while its holder has not left yet."""
@@ -309,6 +321,13 @@ class Allocator:
         gang.waiting = frozenset({pod})
         self._add(gang)
 
+    def _set_holder(self, placement: Placement, gang: Gang | None) -> None:
+        leaves = list(placement.leaves())
+        before = [leaf.holder for leaf in leaves]
+        for leaf in leaves:
+            leaf.holder = gang
+        self.cluster.undo.record(_restore_holders, leaves, before)
+
     def _add(self, gang: Gang) -> None:
         self.cluster.gangs[gang.name] = gang
         self.cluster.undo.record(self.cluster.gangs.pop, gang.name)
@@ -317,6 +336,11 @@ class Allocator:
         gangs = self.cluster.gangs
         del gangs[gang.name]
         self.cluster.undo.record(gangs.__setitem__, gang.name, gang)
+
+
+def _restore_holders(leaves: Sequence[PhysicalCell], holders: Sequence[Gang | None]) -> None:
+    for leaf, holder in zip(leaves, holders, strict=True):
+        leaf.holder = holder
 
 
 def _victims(placement: Placement) -> tuple[str, ...]:

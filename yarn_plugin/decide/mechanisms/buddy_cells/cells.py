@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang
     from yarn_plugin.decide.mechanisms.buddy_cells.node_view import Place
+    from yarn_plugin.decide.mechanisms.buddy_cells.openings import Openings
     from yarn_plugin.decide.mechanisms.buddy_cells.specification import Chain
 
 FREE = -2
@@ -25,7 +26,20 @@ class PhysicalCell:
     """
 
     __slots__ = (
-        *("address", "bad", "bound", "chain", "children", "holder", "leaves", "level", "low", "node", "number"),
+        *(
+            "address",
+            "bad",
+            "bound",
+            "chain",
+            "children",
+            "holder",
+            "leaves",
+            "level",
+            "low",
+            "node",
+            "number",
+            "openings",
+        ),
         *("parent", "pinned", "place", "priority", "rank", "reserver", "slot", "split", "used"),
     )
 
@@ -43,6 +57,7 @@ class PhysicalCell:
         self.pinned = ""
         self.bound: VirtualCell | None = None
         self.used = self.low = 0
+        self.openings: Openings | None = None
         self.slot = -1
         self.split = False
         self.bad = 0
@@ -74,7 +89,8 @@ class PhysicalCell:
 class VirtualCell:
     """A cell of a virtual cluster. It is bound to a physical cell while a leaf in it is held, and always if pinned.
 
-    `used`: held leaves; `profile`: how many at each priority. `root`: the cell of the quota that it is or lies in.
+    `used`: held leaves; `profile`, of a node: how many at each priority. `root`: the cell of the quota that it is or
+    lies in.
     """
 
     __slots__ = (
@@ -122,7 +138,7 @@ class VirtualCell:
         """The highest priority at which a leaf in it is held; `FREE` if none is."""
         if self.level == 1:
             return self.priority
-        return max(self.profile, default=FREE)
+        return max(child.highest_priority for child in self.children) if self.used else FREE
 
     def __repr__(self) -> str:
         return f"<{self.cluster} {self.chain.name} {self.type} {self.number}>"

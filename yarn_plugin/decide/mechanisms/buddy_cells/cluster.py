@@ -25,6 +25,8 @@ from yarn_plugin.decide.mechanisms.buddy_cells.undo import UndoLog
 Pair = tuple[PhysicalCell, VirtualCell | None]
 """A physical leaf, and the virtual leaf that it serves; None for opportunistic work."""
 
+BoundPair = tuple[PhysicalCell, VirtualCell]
+
 
 @dataclass(slots=True)
 class ChainState:
@@ -118,78 +120,71 @@ class Cluster:
 
     def occupy(self, pairs: Sequence[Pair], priority: int) -> None:
         """Hold free leaves at a priority, binding the virtual cells that they serve."""
+        bound: list[BoundPair] = []
+        self.undo.record(_forget_bindings, bound)
         for physical, virtual in pairs:
             if virtual is not None and physical.bound is None:
-                self._bind(physical, virtual)
-        self._book(pairs, priority, 1)
-        self.undo.record(self._book, pairs, priority, -1)
+                self._bind(physical, virtual, bound)
+        self.book(pairs, priority, 1)
+        self.undo.record(self.book, pairs, priority, -1)
 
     def vacate(self, pairs: Sequence[Pair], priority: int) -> None:
         """Give leaves back that are held at a priority. A cell of the quota without held leaves becomes free."""
-        self._book(pairs, priority, -1)
-        self.undo.record(self._book, pairs, priority, 1)
+        self.book(pairs, priority, -1)
+        self.undo.record(self.book, pairs, priority, 1)
+        unbound: list[BoundPair] = []
+        self.undo.record(_renew_bindings, unbound)
         freed: dict[VirtualCell, PhysicalCell] = {}
         for physical, virtual in pairs:
             if virtual is not None:
                 root = virtual.root
-                if root.bound is not None and not root.used and not root.pinned:
-                    freed[root] = root.bound
-                self._unbind(physical, virtual)
-                if root in freed:
+                if not root.used and not root.pinned:
                     # Cells become free in the order in which their last leaves were given back: it breaks ties.
-                    freed[root] = freed.pop(root)
+                    freed[root] = root.bound or freed.pop(root)
+                _unbind(physical, virtual, unbound)
         for root, physical in freed.items():
             self.chains[physical.chain.name].free.give(physical)
             self._claim(root, 1)
 
-    def book(self, pairs: Sequence[Pair], priority: int) -> None:
-        """Hold leaves whose virtual cells are bound already; cannot be undone."""
-        self._book(pairs, priority, 1)
-
-    def _bind(self, physical: PhysicalCell, virtual: VirtualCell) -> None:
+    def _bind(self, physical: PhysicalCell, virtual: VirtualCell, bound: list[BoundPair]) -> None:
         """Bind a leaf and the cells above it, up to one that is bound."""
-        bound: list[tuple[PhysicalCell, VirtualCell]] = []
         while physical.bound is None:
             bound.append((physical, virtual))
             physical.bound, virtual.bound = virtual, physical
-            if virtual.parent is None:
-                self.undo.record(_forget_bindings, bound)
-                chain = self.chains[physical.chain.name]
-                chain.free.take(physical)
+            above, virtual_above = physical.parent, virtual.parent
+            if virtual_above is None:
+                self.chains[physical.chain.name].free.take(physical)
                 self._claim(virtual, -1)
                 return
-            assert physical.parent is not None
-            physical, virtual = physical.parent, virtual.parent
-        self.undo.record(_forget_bindings, bound)
-
-    def _unbind(self, physical: PhysicalCell, virtual: VirtualCell) -> None:
-        """Unbind a leaf and the cells above it that no other held leaf is in."""
-        unbound: list[tuple[PhysicalCell, VirtualCell]] = []
-        while virtual.bound is not None and not virtual.used and not virtual.pinned:
-            unbound.append((physical, virtual))
-            physical.bound = virtual.bound = None
-            if virtual.parent is None:
-                break
-            assert physical.parent is not None
-            physical, virtual = physical.parent, virtual.parent
-        self.undo.record(_renew_bindings, unbound)
+            assert above is not None
+            if above.openings is not None:
+                above.openings.remove(physical)
+            physical, virtual = above, virtual_above
 
     def _claim(self, root: VirtualCell, number: int) -> None:
         self.chains[root.chain.name].quotas.change(root.cluster, root.level, number)
 
-    def _book(self, pairs: Iterable[Pair], priority: int, sign: int) -> None:
-        """Count leaves in or out, at the cells that contain them. Its own inverse with the other sign."""
-        set_to = priority if sign > 0 else FREE
-        physical: dict[PhysicalCell, int] = {}
-        virtual: dict[VirtualCell, int] = {}
+    def book(self, pairs: Iterable[Pair], priority: int, sign: int) -> None:
+        """Count leaves in (1) or out (-1), at the cells that contain them; bindings stay. Its own inverse."""
+        set_to, used = (priority, 1) if sign > 0 else (FREE, 0)
+        are_low = priority == OPPORTUNISTIC
+        physical_above: dict[PhysicalCell, int] = {}
+        virtual_above: dict[VirtualCell, int] = {}
         for leaf, served in pairs:
-            leaf.priority = set_to
-            physical[leaf] = sign
+            leaf.priority, leaf.used = set_to, used
+            if are_low:
+                self._change_low(leaf, sign)
+            parent = leaf.parent
+            assert parent is not None
+            physical_above[parent] = physical_above.get(parent, 0) + sign
             if served is not None:
-                served.priority = set_to
-                virtual[served] = sign
-        self._count_physical(physical, priority == OPPORTUNISTIC)
-        _count_virtual(virtual, priority)
+                served.priority, served.used = set_to, used
+                if (above := served.parent) is not None:
+                    virtual_above[above] = virtual_above.get(above, 0) + sign
+                if served.place is not None:
+                    served.place.view.touch(served)
+        self._count_physical(physical_above, are_low)
+        _count_virtual(virtual_above, priority)
 
     def _count_physical(self, held: dict[PhysicalCell, int], are_low: bool) -> None:
         while held:
@@ -197,14 +192,20 @@ class Cluster:
             for cell, number in held.items():
                 cell.used += number
                 if are_low:
-                    cell.low += number
-                    if cell.slot >= 0:
-                        self.chains[cell.chain.name].free.at(cell.level).reindex(cell, cell.low - number)
+                    self._change_low(cell, number)
                 if cell.place is not None:
                     cell.place.view.touch(cell)
                 if (parent := cell.parent) is not None:
                     above[parent] = above.get(parent, 0) + number
             held = above
+
+    def _change_low(self, cell: PhysicalCell, number: int) -> None:
+        before = cell.low
+        cell.low = before + number
+        if cell.slot >= 0:
+            self.chains[cell.chain.name].free.at(cell.level).reindex(cell, before)
+        elif cell.bound is None and cell.parent is not None and cell.parent.openings is not None:
+            cell.parent.openings.reindex(cell, before)
 
     # Nodes
 
@@ -244,14 +245,34 @@ def _numbers(cells: VirtualCells | None, chain: Chain) -> list[int]:
     return [len(cells.roots_at(level)) if cells else 0 for level in range(1, chain.top + 1)]
 
 
-def _forget_bindings(bound: Iterable[tuple[PhysicalCell, VirtualCell]]) -> None:
+def _unbind(physical: PhysicalCell, virtual: VirtualCell, unbound: list[BoundPair]) -> None:
+    """Unbind a leaf and the cells above it that no held leaf is in."""
+    while virtual.bound is not None and not virtual.used and not virtual.pinned:
+        unbound.append((physical, virtual))
+        physical.bound = virtual.bound = None
+        physical.openings = None
+        above, virtual_above = physical.parent, virtual.parent
+        if virtual_above is None:
+            return
+        assert above is not None
+        if above.openings is not None:
+            above.openings.add(physical)
+        physical, virtual = above, virtual_above
+
+
+def _forget_bindings(bound: Iterable[BoundPair]) -> None:
     for physical, virtual in bound:
         physical.bound = virtual.bound = None
+        physical.openings = None
+        if physical.parent is not None:
+            physical.parent.openings = None
 
 
-def _renew_bindings(unbound: Iterable[tuple[PhysicalCell, VirtualCell]]) -> None:
+def _renew_bindings(unbound: Iterable[BoundPair]) -> None:
     for physical, virtual in unbound:
         physical.bound, virtual.bound = virtual, physical
+        if physical.parent is not None:
+            physical.parent.openings = None
 
 
 def _count_virtual(held: dict[VirtualCell, int], priority: int) -> None:
@@ -259,14 +280,12 @@ def _count_virtual(held: dict[VirtualCell, int], priority: int) -> None:
         above: dict[VirtualCell, int] = {}
         for cell, number in held.items():
             cell.used += number
-            if cell.level > 1:
-                at_priority = cell.profile.get(priority, 0) + number
-                if at_priority:
-                    cell.profile[priority] = at_priority
-                else:
-                    del cell.profile[priority]
-            if cell.place is not None:
-                cell.place.view.touch(cell)
+            if (place := cell.place) is not None:
+                profile = cell.profile
+                profile[priority] = profile.get(priority, 0) + number
+                if not profile[priority]:
+                    del profile[priority]
+                place.view.touch(cell)
             if (parent := cell.parent) is not None:
                 above[parent] = above.get(parent, 0) + number
         held = above

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain, repeat
 
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import OPPORTUNISTIC, PhysicalCell, VirtualCell
 
@@ -27,16 +28,17 @@ class Request:
     pinned: str = ""
     lazy: bool = False
     ignores_exclusions: bool = False
+    sizes: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """The leaves of each pod, ascending."""
+
+    def __post_init__(self) -> None:
+        sizes = sorted(size for number, size in self.pods for _ in range(number))
+        object.__setattr__(self, "sizes", tuple(sizes))
 
     @property
     def guaranteed(self) -> bool:
         """Whether it is placed on cells of its virtual cluster."""
         return self.priority > OPPORTUNISTIC
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The leaves of each pod, ascending."""
-        return tuple(sorted(size for number, size in self.pods for _ in range(number)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,13 @@ class Placement:
 
     def leaves(self) -> Iterator[PhysicalCell]:
         """All its leaves."""
-        return (leaf for pod in self.physical for leaf in pod)
+        return chain.from_iterable(self.physical)
 
     def pairs(self) -> Iterator[tuple[PhysicalCell, VirtualCell | None]]:
         """All its leaves, each with the virtual leaf that it serves."""
         if self.virtual is None:
-            return ((leaf, None) for leaf in self.leaves())
-        return zip(self.leaves(), (leaf for pod in self.virtual for leaf in pod), strict=True)
+            return zip(self.leaves(), repeat(None))
+        return zip(self.leaves(), chain.from_iterable(self.virtual), strict=True)
 
 
 class Stage(StrEnum):

@@ -11,6 +11,7 @@ from itertools import chain as concatenate
 
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import PhysicalCell, VirtualCell
 from yarn_plugin.decide.mechanisms.buddy_cells.free_cells import FreeCells
+from yarn_plugin.decide.mechanisms.buddy_cells.openings import MANY, Openings
 from yarn_plugin.decide.mechanisms.buddy_cells.quotas import Quotas, shortage
 
 VirtualPods = Sequence[Sequence[VirtualCell]]
@@ -166,6 +167,10 @@ class _Mapping:
 
     def _usable_children(self, cell: PhysicalCell) -> Iterator[PhysicalCell]:
         """The children that can be bound, those with the least opportunistic work first."""
+        if cell.bound is not None and len(cell.children) >= MANY:
+            if cell.openings is None:
+                cell.openings = Openings(cell)
+            return filter(self._is_usable, cell.openings.by_low())
         children = filter(self._is_usable, cell.children)
         return iter(sorted(children, key=lambda child: child.low)) if cell.low else children
 

@@ -54,18 +54,6 @@ class _Bucket(Generic[NodeT]):
         self.first, self.last = 0, -1
         """The lowest and highest ranks that have been used."""
 
-    def add(self, profile: Profile, rank: int, node: NodeT) -> None:
-        self.at[rank] = node
-        insort(self.ranks.setdefault(profile, []), rank)
-        self.first, self.last = min(self.first, rank), max(self.last, rank)
-
-    def remove(self, profile: Profile, rank: int) -> NodeT:
-        ranks = self.ranks[profile]
-        del ranks[bisect_left(ranks, rank)]
-        if not ranks:
-            del self.ranks[profile]
-        return self.at.pop(rank)
-
 
 @dataclass(frozen=True, slots=True)
 class Fit(Generic[NodeT]):
@@ -91,7 +79,7 @@ class NodeView(ABC, Generic[NodeT]):
         for rank, node in enumerate(self.nodes):
             key = (False, False, *self._preference(node))
             node.place = Place(self, key, self._profile(node), rank)
-            self._bucket(key).add(node.place.profile, rank, node)
+            self._file(node, node.place)
 
     @abstractmethod
     def _preference(self, node: NodeT) -> tuple[int, int]:
@@ -114,18 +102,21 @@ class NodeView(ABC, Generic[NodeT]):
                 changed |= now ^ before
         if not changed:
             return
-        self._undo.set(self, "_flagged", flagged)
+        if flagged != self._flagged:
+            self._undo.set(self, "_flagged", flagged)
+        now_bad, now_excluded = flagged
         moves: list[tuple[Key, int, Key, NodeT]] = []
         for node in changed:
             place = node.place
             assert place is not None
-            key = (node in flagged[0], node in flagged[1], *self._preference(node))
+            key = (node in now_bad, node in now_excluded, *self._preference(node))
             if key != place.key:
                 moves.append((place.key, place.rank, key, node))
             elif (profile := self._profile(node)) != place.profile:
                 self._move(node, key, profile, place.rank)
         changed.clear()
-        moves.sort(key=lambda move: move[:2])
+        # No two nodes have the same key and rank, so this sorts by position.
+        moves.sort()
         for old_key, _, key, node in reversed(moves):
             if key > old_key:
                 self._move(node, key, self._profile(node), self._bucket(key).first - 1)
@@ -194,7 +185,7 @@ class NodeView(ABC, Generic[NodeT]):
                     if is_flagged:
                         nodes.add(node)
                 node.place = Place(self, filed, self._profile(node), rank)
-                self._bucket(filed).add(node.place.profile, rank, node)
+                self._file(node, node.place)
         self._flagged = (frozenset(flagged[0]), frozenset(flagged[1]))
         self._changed = set(self.nodes)
 
@@ -207,18 +198,40 @@ class NodeView(ABC, Generic[NodeT]):
         place = node.place
         assert place is not None
         self._undo.record(self._move_back, node, place.key, place.profile, place.rank)
-        self._refile(node, key, profile, rank)
+        bucket = self._buckets[place.key]
+        old_rank = place.rank
+        ranks = bucket.ranks[place.profile]
+        if ranks[-1] == old_rank:
+            ranks.pop()
+            if not ranks:
+                del bucket.ranks[place.profile]
+        else:
+            del ranks[bisect_left(ranks, old_rank)]
+        del bucket.at[old_rank]
+        place.key, place.profile, place.rank = key, profile, rank
+        self._file(node, place)
 
     def _move_back(self, node: NodeT, key: Key, profile: Profile, rank: int) -> None:
-        self._refile(node, key, profile, rank)
+        inverse = self._undo.savepoint()
+        self._move(node, key, profile, rank)
+        self._undo.forget(inverse)
         self._changed.add(node)
 
-    def _refile(self, node: NodeT, key: Key, profile: Profile, rank: int) -> None:
-        place = node.place
-        assert place is not None
-        self._buckets[place.key].remove(place.profile, place.rank)
-        place.key, place.profile, place.rank = key, profile, rank
-        self._bucket(key).add(profile, rank, node)
+    def _file(self, node: NodeT, place: Place) -> None:
+        rank = place.rank
+        bucket = self._buckets.get(place.key) or self._bucket(place.key)
+        bucket.at[rank] = node
+        ranks = bucket.ranks.get(place.profile)
+        if ranks is None:
+            bucket.ranks[place.profile] = [rank]
+        elif rank > ranks[-1]:
+            ranks.append(rank)
+        else:
+            insort(ranks, rank)
+        if rank < bucket.first:
+            bucket.first = rank
+        if rank > bucket.last:
+            bucket.last = rank
 
     def _bucket(self, key: Key) -> _Bucket[NodeT]:
         bucket = self._buckets.get(key)
@@ -275,7 +288,8 @@ class VirtualNodes(NodeView[VirtualCell]):
     def _profile(self, node: VirtualCell) -> Profile:
         if node.level == 1:
             return 1, ((node.priority, 1),) if node.used else ()
-        return node.size, tuple(sorted(node.profile.items()))
+        profile = node.profile
+        return len(node.leaves), tuple(profile.items()) if len(profile) < 2 else tuple(sorted(profile.items()))
 
 
 class PhysicalNodes(NodeView[PhysicalCell]):
@@ -285,4 +299,4 @@ class PhysicalNodes(NodeView[PhysicalCell]):
         return -node.low, node.used - node.low
 
     def _profile(self, node: PhysicalCell) -> Profile:
-        return node.size - node.used, ()
+        return len(node.leaves) - node.used, ()

@@ -65,7 +65,7 @@ def _leaves(cluster: Cluster) -> list[PhysicalCell]:
 def _gang(leaves: Mapping[PhysicalCell, int], gang: Gang) -> dict[str, Any]:
     placement = gang.placement
     return {
-        "request": asdict(gang.request),
+        "request": {name: value for name, value in asdict(gang.request).items() if name != "sizes"},
         "stage": gang.stage.value,
         "downgraded": gang.downgraded,
         "slots": list(gang.slots),
@@ -107,7 +107,7 @@ def _hold(cluster: Cluster, gang: Gang) -> None:
     for physical, virtual in pairs:
         if virtual is not None:
             _bind(cluster, physical, virtual)
-    cluster.book(pairs, gang.priority)
+    cluster.book(pairs, gang.priority, 1)
 
 
 def _bind(cluster: Cluster, physical: PhysicalCell, virtual: VirtualCell) -> None:

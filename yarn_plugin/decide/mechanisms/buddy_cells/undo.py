@@ -31,6 +31,10 @@ class UndoLog:
             inverse, *arguments = self._inverses.pop()
             inverse(*arguments)
 
+    def forget(self, savepoint: int) -> None:
+        """Drop what was recorded since the savepoint, without undoing it."""
+        del self._inverses[savepoint:]
+
     def commit(self) -> None:
         """Forget how to undo anything."""
         self._inverses.clear()
