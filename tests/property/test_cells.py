@@ -1,9 +1,14 @@
 """Random histories on clusters of cells: invariants after every step, and against a placer that tries everything."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.cells_world import World, is_placed, random_spec
-from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator
+from tests.cells_world import World, is_placed, random_request, random_spec
+from yarn_plugin.decide.mechanisms.buddy_cells import mapping
+from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator, Call
+from yarn_plugin.decide.mechanisms.buddy_cells.answers import Bind, Preempt
+from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
 from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Stage
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
 from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import reconfigure
@@ -94,3 +99,83 @@ def test_a_rollback_and_a_loaded_dump_are_the_same_state(batch):
                     one, other = world.step(), twin.step()
                     assert repr(one) == repr(other), seed
                 world.cluster.commit()
+
+
+def test_children_of_large_cells_are_chosen_as_those_of_small_ones(monkeypatch):
+    """The index of unbound children, which only cells with many children have otherwise."""
+    for seed in range(3000, 3020):
+        world, indexed = World(seed), World(seed)
+        for _ in range(100):
+            monkeypatch.setattr(mapping, "MANY", 32)
+            plain = world.step()
+            monkeypatch.setattr(mapping, "MANY", 1)
+            savepoint = indexed.cluster.savepoint()
+            state, number = indexed.random.getstate(), indexed.number
+            indexed.step()
+            indexed.cluster.rollback(savepoint)
+            indexed.random.setstate(state)
+            indexed.number = number
+            assert repr(indexed.step()) == repr(plain), seed
+            validate(indexed.cluster)
+            world.cluster.commit()
+            indexed.cluster.commit()
+
+
+class Alone:
+    """A virtual cluster in the shared cluster, and the same one without any others."""
+
+    def __init__(self, seed):
+        self.shared = World(seed, lazy=False)
+        self.random = self.shared.random
+        self.name = self.random.choice(list(self.shared.cluster.virtual))
+        spec = self.shared.spec
+        own = {self.name: spec.clusters[self.name]}
+        pins = spec.clusters[self.name].pinned
+        cells = tuple(replace(cell, pinned=cell.pinned if cell.pinned in pins else "") for cell in spec.cells)
+        self.private = Allocator(Cluster(replace(spec, clusters=own, cells=cells)))
+
+    def ask(self, allocator, request):
+        """Ask until the answer is to bind or to wait, ending the victims; own victims, and the virtual leaves."""
+        evicted = set()
+        for _ in range(3):
+            answer = allocator.decide(Call("pod", request.sizes[0], request))
+            if isinstance(answer, Preempt):
+                for name in answer.victims:
+                    gang = allocator.cluster.gangs[name]
+                    if gang.placement.virtual is not None:
+                        evicted.add(name)
+                    allocator.release(gang)
+                continue
+            if isinstance(answer, Bind):
+                allocator.start(Call("pod", request.sizes[0], request), answer)
+                virtual = [[leaf.number for leaf in pod] for pod in answer.placement.virtual or ()]
+                return "placed", sorted(evicted), virtual
+            return "waits", sorted(evicted), None
+        raise AssertionError("still preempting")
+
+
+def test_a_virtual_cluster_decides_as_if_it_were_alone():
+    """HiveD (OSDI '20), section 3.1: whatever others do, guaranteed or not, without lazy preemption of its own."""
+    placed = evicting = 0
+    for seed in range(4000, 4060):
+        both = Alone(seed)
+        for number in range(120):
+            world = both.shared
+            request = random_request(both.random, world.cluster, f"g{number}", lazy=False)
+            is_own = request.cluster == both.name and request.guaranteed
+            if not is_own:
+                both.ask(world.allocator, request)
+            else:
+                one, other = both.ask(world.allocator, request), both.ask(both.private, request)
+                assert one == other, (seed, request)
+                placed += one[0] == "placed"
+                evicting += bool(one[1])
+            if both.random.random() < 0.35 and world.cluster.gangs:
+                gang = both.random.choice(sorted(world.cluster.gangs.values(), key=lambda gang: gang.name))
+                world.allocator.release(gang)
+                if (twin := both.private.cluster.gangs.get(gang.name)) is not None:
+                    both.private.release(twin)
+            validate(world.cluster)
+            world.cluster.commit()
+            both.private.cluster.commit()
+    assert placed > 200 and evicting > 20

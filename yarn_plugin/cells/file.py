@@ -181,10 +181,10 @@ def _located(where: str, build: Any) -> ClusterSpec:
 
 def _of_toml(file: _CellsFile) -> ClusterSpec:
     types = {name: CellType(each.child, each.number, each.is_node) for name, each in file.cell_types.items()}
+    chains = _chains(types, [table.type for table in file.cells])
     cells = tuple(
         _physical(table, types, f"cells #{position}", table.type) for position, table in enumerate(file.cells, 1)
     )
-    chains = _chains(types, cells)
     clusters = {
         name: VirtualClusterSpec(
             tuple(
@@ -238,7 +238,7 @@ def _of_hived(file: _HivedFile) -> ClusterSpec:
         for name, each in physical.cell_types.items()
     }
     cells = tuple(_hived_cell(cell) for cell in physical.physical_cells)
-    chains = _chains(types, cells)
+    chains = _chains(types, [cell.type for cell in cells])
     clusters = {
         name: VirtualClusterSpec(
             tuple(
@@ -261,11 +261,12 @@ def _hived_cell(cell: _HivedCell) -> PhysicalSpec:
     )
 
 
-def _chains(types: Mapping[str, CellType], cells: Sequence[PhysicalSpec]) -> dict[str, Chain]:
-    for position, cell in enumerate(cells, 1):
-        if cell.type not in types:
-            raise CellFileError(f"cells #{position}: type", cell.type, f"must be any of {', '.join(types)}")
-    return chains_of(ClusterSpec(types, tuple(cells), {}, {}))
+def _chains(types: Mapping[str, CellType], tops: Sequence[str]) -> dict[str, Chain]:
+    """The chains of top-level cells of these types."""
+    for position, name in enumerate(tops, 1):
+        if name not in types:
+            raise CellFileError(f"cells #{position}: type", name, f"must be any of {', '.join(types)}")
+    return chains_of(types, tops)
 
 
 def _chain_of(type_name: str, chains: Mapping[str, Chain], cluster: str) -> str:

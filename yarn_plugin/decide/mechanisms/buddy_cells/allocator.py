@@ -238,8 +238,11 @@ class Allocator:
     def end(self, gang: Gang, pod: str) -> None:
         """A pod has ended. The gang's leaves stay held until its last pod ends."""
         self.fill(gang, gang.slots.index(pod), None)
-        if gang.pods:
-            return
+        if not gang.pods:
+            self.release(gang)
+
+    def release(self, gang: Gang) -> None:
+        """Give back all leaves of a gang. Those that another gang reserves are that gang's alone from now on."""
         self._set_holder(gang.placement, None)
         held = [pair for pair in gang.placement.pairs() if pair[0].reserver is None]
         self.cluster.vacate(held, gang.priority)

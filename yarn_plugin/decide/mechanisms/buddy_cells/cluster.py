@@ -78,8 +78,8 @@ class Cluster:
         self.bad: dict[str, set[PhysicalCell]] = {}
         """The bad nodes of each chain that has any."""
         self.forest: PhysicalForest = grow_physical(spec)
-        check_pins(dict(spec.clusters), list(self.forest.pinned))
         grown = {name: grow_virtual(name, each, self.forest) for name, each in spec.clusters.items()}
+        check_pins(dict(spec.clusters), list(self.forest.pinned))
         self.chains = {
             name: ChainState(
                 chain,

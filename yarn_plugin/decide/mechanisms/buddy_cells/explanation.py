@@ -100,6 +100,5 @@ def _ends_that_help(allocator: Allocator, call: Call) -> tuple[str, ...]:
 def _end(allocator: Allocator, gang: Gang) -> None:
     if gang.stage is Stage.PREEMPTING:
         allocator.cancel(gang)
-        return
-    for pod in gang.pods:
-        allocator.end(gang, pod)
+    else:
+        allocator.release(gang)

@@ -54,7 +54,7 @@ def grow_physical(spec: ClusterSpec) -> PhysicalForest:
     Raises:
         CellFileError: a type, a number of children, an address or a pinned id is invalid.
     """
-    chains = chains_of(spec)
+    chains = chains_of(spec.types, (cell.type for cell in spec.cells))
     levels: dict[str, list[list[PhysicalCell]]] = {name: [[] for _ in chain.types] for name, chain in chains.items()}
     forest = PhysicalForest(chains, levels)
     for position, cell in enumerate(spec.cells):

@@ -4,7 +4,7 @@ HiveD (OSDI '20), section 3.1: a cell type consists of a number of cells of anot
 A chain is the hierarchy below one top-level type; physical cells of one top-level type form one chain.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from yarn_plugin.decide.mechanisms.buddy_cells.errors import CellFileError
@@ -88,13 +88,13 @@ class Chain:
         return self.types.index(type_name) + 1 if type_name in self.types else None
 
 
-def chains_of(spec: ClusterSpec) -> dict[str, Chain]:
-    """The chains in the order of their first physical cell.
+def chains_of(types: Mapping[str, CellType], tops: Iterable[str]) -> dict[str, Chain]:
+    """The chains of top-level cells of these types, in this order.
 
     Raises:
         CellFileError: a type contains itself, is no node's, or has nodes within nodes.
     """
-    return {name: _chain(name, spec.types) for name in dict.fromkeys(cell.type for cell in spec.cells)}
+    return {name: _chain(name, types) for name in dict.fromkeys(tops)}
 
 
 def _chain(name: str, types: Mapping[str, CellType]) -> Chain:
