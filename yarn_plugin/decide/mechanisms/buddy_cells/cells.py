@@ -1,7 +1,5 @@
 """Physical and virtual cells: two forests of the same shapes, bound to each other where virtual cells are used."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ class PhysicalCell:
         *("parent", "pinned", "place", "priority", "rank", "reserver", "slot", "split", "used"),
     )
 
-    def __init__(self, chain: Chain, level: int, parent: PhysicalCell | None, address: str, number: int) -> None:
+    def __init__(self, chain: "Chain", level: int, parent: "PhysicalCell | None", address: str, number: int) -> None:
         self.chain, self.level, self.parent, self.address = chain, level, parent, address
         self.number = number
         """Its position among the cells of its chain and level, in configuration order."""
@@ -110,7 +108,7 @@ class VirtualCell:
         *("profile", "rank", "root", "used"),
     )
 
-    def __init__(self, chain: Chain, level: int, parent: VirtualCell | None, cluster: str, number: int) -> None:
+    def __init__(self, chain: "Chain", level: int, parent: "VirtualCell | None", cluster: str, number: int) -> None:
         self.chain, self.level, self.parent, self.cluster, self.number = chain, level, parent, cluster, number
         self.rank = 0
         self.root: VirtualCell = self if parent is None else parent.root

@@ -1,7 +1,5 @@
 """Gangs of pods: what they ask for, and what they hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -6,8 +6,6 @@ moved: nodes with equal keys share a bucket; a node whose key grew enters its ne
 before all of it), one whose key shrank at the end.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -39,7 +37,7 @@ class Place:
 
     __slots__ = ("key", "profile", "rank", "view")
 
-    def __init__(self, view: NodeView[Any], key: Key, profile: Profile, rank: int) -> None:
+    def __init__(self, view: "NodeView[Any]", key: Key, profile: Profile, rank: int) -> None:
         self.view, self.key, self.profile, self.rank = view, key, profile, rank
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator
-from yarn_plugin.decide.mechanisms.buddy_cells.cells import PhysicalCell, VirtualCell
+from yarn_plugin.decide.mechanisms.buddy_cells.cells import OPPORTUNISTIC, PhysicalCell, VirtualCell
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
 from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang, Placement, Request, Stage
 
@@ -59,17 +59,17 @@ def _node_of(leaves: Sequence[PhysicalCell]) -> PhysicalCell:
     return node
 
 
-def recover(allocator: Allocator, running: RunningGang) -> Gang | None:
+def recover(allocator: Allocator, running: RunningGang, makes_room: bool = True) -> Gang | None:
     """Let a running gang hold its leaves again.
 
     Leaves that no longer exist are ignored: the gang runs on without them; None if none exists. Where its virtual cells
     are gone or taken at its priority or a higher one, or where other quotas could not be served any more, the gang is
-    downgraded as a whole. Gangs of a lower priority in its cells are downgraded.
+    downgraded as a whole. Gangs of a lower priority in its cells are downgraded, unless `makes_room` is false.
 
     A leaf that another gang holds is ignored too.
     """
     cluster = allocator.cluster
-    placed = _Placed(allocator, running)
+    placed = _Placed(allocator, running, makes_room)
     slots: list[tuple[PhysicalCell, ...]] = []
     virtual_slots: list[tuple[VirtualCell, ...]] = []
     for pod in running.pods:
@@ -113,8 +113,8 @@ def reserve_running(allocator: Allocator, running: RunningGang, pod_name: str) -
 class _Placed:
     """A gang whose leaves are found one after the other."""
 
-    def __init__(self, allocator: Allocator, running: RunningGang) -> None:
-        self._allocator, self._running = allocator, running
+    def __init__(self, allocator: Allocator, running: RunningGang, makes_room: bool = True) -> None:
+        self._allocator, self._running, self._makes_room = allocator, running, makes_room
         self._cluster: Cluster = allocator.cluster
         self.savepoint = self._cluster.savepoint()
         self._taken: set[PhysicalCell] = set()
@@ -181,7 +181,8 @@ class _Placed:
     def _claim(self, cells: Sequence[VirtualCell]) -> VirtualCell | None:
         """The first free cell, or else that with the lowest priority below the gang's, whose gangs are downgraded."""
         lowest = min(cells, key=lambda cell: cell.highest_priority, default=None)
-        if lowest is None or lowest.highest_priority >= self._running.request.priority:
+        below = self._running.request.priority if self._makes_room else OPPORTUNISTIC
+        if lowest is None or lowest.highest_priority >= below:
             return None
         for gang in _gangs_in(lowest):
             self._allocator.downgrade(gang)
