@@ -1,6 +1,6 @@
 """The forests of physical and virtual cells that a specification describes, and the indexes into them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import PhysicalCell, VirtualCell
@@ -39,10 +39,17 @@ class VirtualCells:
     chain: Chain
     roots: list[VirtualCell] = field(default_factory=list)
     levels: list[list[VirtualCell]] = field(default_factory=list)
+    _roots_at: dict[int, list[VirtualCell]] = field(default_factory=dict)
 
-    def roots_at(self, level: int) -> list[VirtualCell]:
+    def add(self, roots: Iterable[VirtualCell]) -> None:
+        """Add cells of the quota."""
+        for root in roots:
+            self.roots.append(root)
+            self._roots_at.setdefault(root.level, []).append(root)
+
+    def roots_at(self, level: int) -> Sequence[VirtualCell]:
         """The cells of the quota at a level."""
-        return [root for root in self.roots if root.level == level]
+        return self._roots_at.get(level, ())
 
 
 def grow_physical(spec: ClusterSpec) -> PhysicalForest:
@@ -148,7 +155,7 @@ def grow_virtual(
             raise CellFileError(f"{where}: number", quota.number, "must be at least 0")
         if quota.number:
             cells = by_chain.setdefault(chain.name, _no_cells(name, chain))
-            cells.roots += [_grow_virtual(cells, level, None) for _ in range(quota.number)]
+            cells.add(_grow_virtual(cells, level, None) for _ in range(quota.number))
     by_pin: dict[str, VirtualCells] = {}
     for pinned in spec.pinned:
         if pinned not in forest.pinned:
@@ -158,7 +165,7 @@ def grow_virtual(
             )
         physical = forest.pinned[pinned]
         cells = by_pin[pinned] = _no_cells(name, physical.chain)
-        cells.roots.append(_grow_virtual(cells, physical.level, None))
+        cells.add([_grow_virtual(cells, physical.level, None)])
         cells.roots[0].pinned = pinned
     return by_chain, by_pin
 

@@ -1,9 +1,9 @@
 """The queue of opportunistic work before the allocator: weighted max-min over tenants (HiveD, section 3.2).
 
 The paper has one sentence about it. Ours: whenever something has changed, the tenant with the fewest opportunistic
-leaves for its weight is asked first, its oldest gang first; a gang that does not fit is passed over, and the next one is
-tried, so that nothing idles while something fits. How often others overtook a gang is counted, so that one that waits
-for ever can be named.
+leaves for its weight is asked first, its oldest gang first; a gang that does not fit is passed over, and the next one
+is tried, so that nothing idles while something fits. How often others overtook a gang is counted, so that one that
+waits for ever can be named.
 """
 
 from collections.abc import Callable, Mapping, Sequence

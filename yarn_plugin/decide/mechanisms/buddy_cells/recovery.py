@@ -168,7 +168,8 @@ class _Placed:
             path.append(parent)
         top = path.pop()
         if top.bound is not None:
-            found = top.bound if top.bound.root in partition.cells.roots else None
+            root = top.bound.root
+            found = top.bound if (root.cluster, root.pinned) == (request.cluster, request.pinned) else None
         elif self._cluster.chains[physical.chain.name].free.containing(top) is None:
             return None
         else:
@@ -180,6 +181,9 @@ class _Placed:
 
     def _claim(self, cells: Sequence[VirtualCell]) -> VirtualCell | None:
         """The first free cell, or else that with the lowest priority below the gang's, whose gangs are downgraded."""
+        free = next((cell for cell in cells if not cell.used and not cell.pinned), None)
+        if free is not None:
+            return free
         lowest = min(cells, key=lambda cell: cell.highest_priority, default=None)
         below = self._running.request.priority if self._makes_room else OPPORTUNISTIC
         if lowest is None or lowest.highest_priority >= below:
