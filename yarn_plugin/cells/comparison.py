@@ -13,7 +13,7 @@ PodPlace = tuple[str, tuple[str, ...]]
 
 def places(placement: Placement) -> Counter[PodPlace]:
     """The places of the pods of a placement."""
-    return Counter(place_of(leaves) for leaves in placement.physical)
+    return Counter(place_of(leaves) for leaves in placement.physical if leaves)
 
 
 def place_of(leaves: Iterable[PhysicalCell]) -> PodPlace:

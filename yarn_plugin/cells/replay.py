@@ -30,6 +30,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.invariants import InvariantError,
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import (
     RunningGang,
     RunningPod,
+    UnservableError,
     record_of,
     recover,
     reserve_running,
@@ -43,6 +44,10 @@ class Bound:
 
     gang: str
     slot: int
+
+
+class CannotFollowError(Exception):
+    """A recorded answer cannot be applied, since our state differs from the recorded one in an allowed way."""
 
 
 class _Run(ABC):
@@ -70,6 +75,9 @@ class _Run(ABC):
                 if self.step.op is not Operation.INIT:
                     validate(self.allocator.cluster)
                     self.allocator.cluster.commit()
+            except CannotFollowError as problem:
+                self._note(self.result.forced, f"stopped: {problem}")
+                break
             except InvariantError as problem:
                 self._note(self.result.broken, f"invariant: {problem}")
                 break
@@ -279,7 +287,7 @@ class _Follow(_Run):
                 self._clear(running.chain, pod)
             gang = recover(self.allocator, running)
         if gang is None:
-            raise AssertionError("the recorded placement does not exist")
+            raise CannotFollowError("the recorded leaves are held by others")
         slot = _slot_of(gang.placement, recorded)
         self.allocator.fill(gang, slot, call.pod)
         self.bound[call.pod] = Bound(gang.name, slot)
@@ -303,7 +311,10 @@ class _Follow(_Run):
                 running = _recorded_gang(call.request, recorded)
                 for pod in running.pods:
                     self._clear(running.chain, pod)
-                reserve_running(self.allocator, running, call.pod)
+                try:
+                    reserve_running(self.allocator, running, call.pod)
+                except UnservableError as problem:
+                    raise CannotFollowError(str(problem)) from None
         elif recorded.outcome is Outcome.BIND and not self.step.no_commit:
             self._apply_bind(call, recorded)
 
@@ -400,7 +411,10 @@ def _recorded_gang(request: Request, recorded: Expectation) -> RunningGang:
 
 def _slot_of(placement: Placement, recorded: Expectation) -> int:
     place = recorded_place(recorded.node, recorded.leaf_cells)
-    return next(slot for slot, leaves in enumerate(placement.physical) if leaves and place_of(leaves) == place)
+    for slot, leaves in enumerate(placement.physical):
+        if leaves and place_of(leaves) == place:
+            return slot
+    raise CannotFollowError(f"gang has no pod on {recorded.node}")
 
 
 def _state(gang: Gang) -> str:
@@ -423,7 +437,9 @@ def _used(cluster: Cluster) -> tuple[int, int]:
 def _described(answer: Answer | None) -> str:
     if not isinstance(answer, Bind | Preempt):
         return "" if answer is None else f": {answer.reason}"
-    pods = " ".join(f"{node}[{','.join(leaves)}]" for node, leaves in map(place_of, answer.placement.physical))
+    pods = " ".join(
+        f"{node}[{','.join(leaves)}]" for node, leaves in map(place_of, filter(None, answer.placement.physical))
+    )
     return f": {pods}{' evicting ' + ', '.join(answer.victims) if isinstance(answer, Preempt) else ''}"
 
 

@@ -72,7 +72,9 @@ def as_json(gang: RunningGang) -> dict[str, Any]:
         "priority": request.priority,
         "chain": gang.chain,
         "pods": [
-            {"node": pod.node, "leaves": list(pod.leaves), "quota_types": list(pod.quota_types)} for pod in gang.pods
+            {"node": pod.node, "leaves": list(pod.leaves), "quota_types": list(pod.quota_types)}
+            for pod in gang.pods
+            if pod.leaves
         ],
         "leaf_type": request.leaf_type,
         "pinned": request.pinned,

@@ -13,6 +13,10 @@ from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
 from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang, Placement, Request, Stage
 
 
+class UnservableError(Exception):
+    """A leaf can serve no cell of a gang's virtual cluster."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunningPod:
     """The node and leaves (addresses in the node) of a pod.
@@ -43,20 +47,20 @@ def record_of(gang: Gang) -> RunningGang:
     """What `recover` needs to know about a gang, as it is now: a downgraded one comes back as opportunistic."""
     virtual = gang.placement.virtual
     pods = tuple(
-        RunningPod(
-            _node_of(leaves).address,
-            tuple(leaf.address for leaf in leaves),
-            () if virtual is None else tuple(leaf.root.type for leaf in virtual[slot]),
-        )
+        _record_of_pod(leaves, () if virtual is None else virtual[slot])
         for slot, leaves in enumerate(gang.placement.physical)
     )
-    return RunningGang(gang.request, gang.placement.physical[0][0].chain.name, pods)
+    return RunningGang(gang.request, next(gang.placement.leaves()).chain.name, pods)
 
 
-def _node_of(leaves: Sequence[PhysicalCell]) -> PhysicalCell:
-    node = leaves[0].node
-    assert node is not None
-    return node
+def _record_of_pod(leaves: Sequence[PhysicalCell], virtual: Sequence[VirtualCell]) -> RunningPod:
+    """A pod; without a node if all its leaves were lost in an earlier change of the configuration."""
+    node = leaves[0].node if leaves else None
+    return RunningPod(
+        "" if node is None else node.address,
+        tuple(leaf.address for leaf in leaves),
+        tuple(leaf.root.type for leaf in virtual),
+    )
 
 
 def recover(allocator: Allocator, running: RunningGang, makes_room: bool = True) -> Gang | None:
@@ -142,7 +146,7 @@ class _Placed:
         physical = self._physical(pod, address)
         virtual = None if physical is None else self._virtual(physical, quota_type)
         if physical is None or virtual is None:
-            raise AssertionError(f"leaf {address} of {pod.node} cannot serve gang {self._running.request.gang}")
+            raise UnservableError(f"leaf {address} of {pod.node} cannot serve gang {self._running.request.gang}")
         return physical, virtual
 
     def _physical(self, pod: RunningPod, address: str) -> PhysicalCell | None:
