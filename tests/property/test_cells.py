@@ -1,5 +1,6 @@
 """Random histories on clusters of cells: invariants after every step, and against a placer that tries everything."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,9 @@ from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Stage
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
 from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import reconfigure
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
-from yarn_plugin.decide.mechanisms.buddy_cells.snapshot import dump, load
+from yarn_plugin.decide.mechanisms.buddy_cells.snapshot import dump
+from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
+from yarn_plugin.model.journaled import Mutable
 
 BATCH = 25
 
@@ -88,17 +91,21 @@ def test_a_rollback_and_a_loaded_dump_are_the_same_state(batch):
                 world.cluster.rollback(savepoint)
                 assert dump(world.cluster) == before, seed
             else:
-                dumped = dump(world.cluster)
-                loaded = load(world.spec, dumped)
-                validate(loaded)
-                assert dump(loaded) == dumped, seed
+                dumped = json.loads(json.dumps(CellsState(world.cluster).dump()))
+                loaded = CellsState.load(dumped)
+                validate(loaded.cluster)
+                assert json.loads(json.dumps(loaded.dump())) == dumped, seed
                 twin, state = World(seed), world.random.getstate()
-                twin.allocator, twin.number = Allocator(loaded), world.number
+                twin.allocator, twin.number = loaded.allocator, world.number
                 twin.random.setstate(state)
                 for _ in range(5):
                     one, other = world.step(), twin.step()
                     assert repr(one) == repr(other), seed
                 world.cluster.commit()
+
+
+def test_the_state_can_be_journaled():
+    assert isinstance(CellsState(World(1).cluster), Mutable)
 
 
 def test_children_of_large_cells_are_chosen_as_those_of_small_ones(monkeypatch):

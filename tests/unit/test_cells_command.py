@@ -178,7 +178,7 @@ def test_replay_prints_a_row_a_mode_and_exits_with_1_if_a_rule_is_broken(run, tm
 
 # ruff: noqa: E501
 INVALID = [
-    ('[{ type = "node", number = 1 }]\npinned', '[{ type = "node", number = 4 }]\npinned', "level 2, cells of type node: 5: only 3 available"),
+    ('[{ type = "node", number = 1 }]\npinned', '[{ type = "node", number = 4 }]\npinned', "level 2: cells of type node in all quotas: 5: only 3 available"),
     ('[{ type = "node", number = 1 }]\npinned', '[{ type = "cpu", number = 1 }]\npinned', "virtual_clusters.prod.cells: type 'cpu': must be any of rack, node, gpu"),
     ('type = "node", number = 1 }]\npinned', 'type = "node", chain = "x", number = 1 }]\npinned', "virtual_clusters.prod.cells: chain 'x': must be any of rack"),
     ('pinned = ["prod-n4"]', "", "pinned 'prod-n4': is in no virtual cluster; must be in exactly one"),
@@ -244,3 +244,43 @@ def test_yaml_that_is_none_or_has_aliases_is_an_error_with_its_place(run, tmp_pa
 def test_the_help_of_each_command_is_short(two_levels):
     for name in ("check", "show", "fit", "plan", "replay"):
         assert CliRunner().invoke(cli, ["cells", name, "-h"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("running", "error"),
+    [
+        ("[]", "must be"),
+        ("{", "not JSON: line 1"),
+        ('{"gangs": [{"gang": "a"}]}', "gangs #1.virtual_cluster"),
+        ('{"gangs": [GANG, GANG]}', "gang 'own' is listed twice; names must differ"),
+        ('{"gangs": [GANG], "nodes": 3}', "nodes"),
+        ('{"gangs": [MORE]}', "quota_types must have one type for each leaf, or none at all"),
+    ],
+)
+def test_invalid_work_is_an_error_of_one_line(run, two_levels, tmp_path, running, error):
+    own = {"gang": "own", "virtual_cluster": "prod", "priority": 3, "chain": "rack"}
+    own["pods"] = [{"node": "n1", "leaves": ["0"], "quota_types": ["node"]}]
+    more = own | {"pods": [{"node": "n1", "leaves": ["0", "1"], "quota_types": ["node"]}]}
+    path = tmp_path / "running.json"
+    path.write_text(running.replace("GANG", json.dumps(own)).replace("MORE", json.dumps(more)))
+    code, out, err = run("show", two_levels, "--running", path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert error in err and "running.json" in err
+
+
+def test_an_invalid_case_is_an_error_of_one_line(run, tmp_path):
+    path = tmp_path / "case.json"
+    step = {"op": "schedule", "spec": "x", "expect": {"outcome": "bind"}}
+    for text, error in (
+        ('{"name": "n", "config": "c", "steps": []}', "steps"),
+        (json.dumps({"name": "n", "config": "c", "steps": [step]}), "steps #0.spec 'x': must be a key of specs: none"),
+        (json.dumps({"name": "n", "config": "c", "steps": [step | {"op": "jump"}]}), "steps #1.op 'jump'"),
+        (
+            json.dumps({"name": "n", "config": "c", "steps": [{"op": "restart", "expect": {"outcome": "ok"}}]}),
+            "config 'c': no file",
+        ),
+    ):
+        path.write_text(text)
+        code, out, err = run("replay", path)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert error in err, err

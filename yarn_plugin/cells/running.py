@@ -8,10 +8,11 @@
 runs as opportunistic work. The order of the gangs is that in which they keep their cells.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from yarn_plugin.cells.file import read_yaml
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import MAX_PRIORITY, OPPORTUNISTIC
@@ -48,6 +49,14 @@ class RunningFile(Section):
 
     gangs: tuple[_GangTable, ...] = ()
     bad_nodes: tuple[str, ...] = ()
+
+    @field_validator("gangs")
+    @classmethod
+    def _each_name_once(cls, gangs: tuple[_GangTable, ...]) -> tuple[_GangTable, ...]:
+        names = Counter(table.gang for table in gangs)
+        if twice := next((name for name, number in names.items() if number > 1), None):
+            raise ValueError(f"gang {twice!r} is listed twice; names must differ")
+        return gangs
 
     def running(self) -> list[RunningGang]:
         """The gangs."""

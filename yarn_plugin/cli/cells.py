@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,13 +19,16 @@ from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Bind, Preempt, Reason, Wait
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import MAX_PRIORITY, PhysicalCell
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import ChainState, Cluster
+from yarn_plugin.decide.mechanisms.buddy_cells.errors import CellFileError
 from yarn_plugin.decide.mechanisms.buddy_cells.explanation import Explanation, Missing, ask, explain
 from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Placement, Request
 from yarn_plugin.decide.mechanisms.buddy_cells.health import bad_cells
 from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import Reconfigured, reconfigure
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
+from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
+from yarn_plugin.toml_files import FileError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -224,8 +228,8 @@ def fit(
     """
     pods = _parse_gang(gang)
     made = _with_work(file, running_file)
-    request = Request("(asked)", vc, priority, pods, leaf_type, pinned, ignores_exclusions=True)
-    call = Call("(asked)", pods[0][1], request)
+    request = Request(f"{gang} (asked)", vc, priority, pods, leaf_type, pinned, ignores_exclusions=True)
+    call = Call(request.gang, pods[0][1], request)
     answer = ask(made.allocator, call)
     explanation = explain(made.allocator, call, answer) if isinstance(answer, Wait) else None
     for line in _answer_lines(answer, explanation, request):
@@ -369,14 +373,26 @@ def _replay_row(name: str, result: Replay) -> tuple[object, ...]:
 
 
 def _cluster(file: Path) -> Cluster:
-    spec = read_cells(f"file {str(file)!r}", file)
-    try:
+    spec = _spec(file)
+    with _naming(file):
         return Cluster(spec)
-    except BadInputError as problem:
-        raise BadInputError(f"file {str(file)!r}: {problem.field}", problem.value, problem.expected) from None
 
 
 def _with_work(file: Path, running_file: Path | None) -> Reconfigured:
-    _cluster(file)
+    spec = _spec(file)
     work = RunningFile() if running_file is None else read_running(f"--running {str(running_file)!r}", running_file)
-    return reconfigure(read_cells(f"file {str(file)!r}", file), work.running(), work.bad_nodes)
+    with _naming(file):
+        return reconfigure(spec, work.running(), work.bad_nodes)
+
+
+def _spec(file: Path) -> ClusterSpec:
+    return read_cells(f"file {str(file)!r}", file)
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Name the file in errors about what it describes."""
+    try:
+        yield
+    except CellFileError as problem:
+        raise FileError(f"file {str(file)!r}: {problem}") from None

@@ -12,7 +12,7 @@ class InfeasibleError(CellFileError):
 
     def __init__(self, chain: str, level: int, kind: str, needed: int, available: int) -> None:
         super().__init__(
-            f"virtual_clusters: chain {chain}, level {level}, cells of type {kind}:",
+            f"virtual_clusters: chain {chain}, level {level}: cells of type {kind} in all quotas:",
             needed,
             f"only {available} available at this level after what is pinned and what higher levels take; "
             f"reduce the quotas by {needed - available}, or add cells",
