@@ -34,6 +34,8 @@ cells = [{ type = "gpu", number = 4 }, { type = "node", number = 1 }]
 """
 GO_YAML = """
 physicalCluster:
+  skuTypes:
+    V100: { gpu: 1, cpu: 4, memory: 8192Mi }
   cellTypes:
     V100-NODE:
       childCellType: V100
@@ -42,6 +44,7 @@ physicalCluster:
   physicalCells:
   - cellType: V100-NODE
     cellAddress: 10.151.41.15
+    cellChildren: null  # null, empty or absent
   - cellType: V100-NODE
     cellAddress: 10.151.41.16
     pinnedCellId: PIN
@@ -50,7 +53,9 @@ virtualClusters:
     virtualCells:
     - cellType: V100-NODE.V100
       cellNumber: 3
+  empty:
   other:
+    virtualCells: null
     pinnedCells:
     - pinnedCellId: PIN
 kubeApiServerAddress: http://10.151.41.15:8080

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from yarn_plugin.decide.mechanisms.buddy_cells.errors import CellFileError
@@ -86,6 +86,16 @@ class _HivedTable(BaseModel):
     """A table of a HiveD configuration, with HiveD's own field names; other fields are those of its other parts."""
 
     model_config = ConfigDict(alias_generator=to_camel, frozen=True, extra="ignore", coerce_numbers_to_str=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, values: Any) -> Any:
+        """In its files, null is the same as nothing at all, also for a whole table."""
+        if values is None:
+            return {}
+        return (
+            {name: value for name, value in values.items() if value is not None} if isinstance(values, dict) else values
+        )
 
 
 class _HivedCellType(_HivedTable):
