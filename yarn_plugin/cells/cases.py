@@ -174,11 +174,20 @@ class Case(BaseModel):
         Raises:
             FileError: there is no such file, or it is invalid.
         """
+        path = self.path_of(name)
+        return read_cells(f"configuration {str(path)!r}", path)
+
+    def path_of(self, name: str) -> Path:
+        """The file of a configuration.
+
+        Raises:
+            FileError: there is none.
+        """
         names = [name] if Path(name).suffix in (".json", ".yaml", ".yml", ".toml") else _with_suffixes(name)
         candidates = [directory / each for directory in self.directories for each in names]
         for path in candidates:
             if path.is_file():
-                return read_cells(f"configuration {str(path)!r}", path)
+                return path
         looked = ", ".join(str(directory) for directory in self.directories)
         raise FileError(f"case {self.file.name}: config {name!r}: no file {name}.json, .yaml or .toml in {looked}")
 

@@ -117,10 +117,12 @@ class _Run(ABC):
             self.allocator.cluster.set_bad(node, True)
 
     def _init(self, step: Step) -> None:
+        config = step.config or self.case.file.config
+        self.case.path_of(config)
         try:
-            self._build(step.config or self.case.file.config)
+            self._build(config)
             outcome = Outcome.OK
-        except CellFileError:
+        except (CellFileError, FileError):
             outcome = Outcome.REJECTED
         if not self.result.outcomes.count(outcome is step.expect.outcome):
             self._note(self.result.broken, f"init: {outcome}, recorded {step.expect.outcome}")
@@ -203,7 +205,7 @@ class _Follow(_Run):
     def schedule(self, step: Step) -> None:
         call, cluster = self.call(step), self.allocator.cluster
         before = cluster.savepoint()
-        known = cluster.gangs.get(call.request.gang)
+        known, downgraded = cluster.gangs.get(call.request.gang), self._downgraded()
         outcome, answer = self.decide(call)
         self.check_answer(call, answer, known is None)
         recorded = step.expect
@@ -227,7 +229,22 @@ class _Follow(_Run):
             cluster.rollback(before)
             self._force(call, recorded)
         elif isinstance(answer, Bind) and not step.no_commit:
+            if not agrees and self._downgraded() - downgraded != self._recorded_downgrades() - downgraded:
+                cluster.rollback(before)
+                self._downgrade_as_recorded()
             self._apply_bind(call, recorded)
+
+    def _downgraded(self) -> set[str]:
+        return {gang.name for gang in self.allocator.cluster.gangs.values() if gang.downgraded}
+
+    def _recorded_downgrades(self) -> set[str]:
+        groups = self.step.after.groups
+        return {name for name, state in groups.items() if state is not None and state.endswith("+lazy")}
+
+    def _downgrade_as_recorded(self) -> None:
+        for name in sorted(self._recorded_downgrades()):
+            if (gang := self.allocator.cluster.gangs.get(name)) is not None:
+                self.allocator.downgrade(gang)
 
     def _decide_greedily(self, call: Call, before: int) -> None:
         """Do as the recorded scheduler, which waited: its order of nodes changes."""
@@ -303,10 +320,7 @@ class _Follow(_Run):
         """Take over the recorded answer where ours was another."""
         if recorded.outcome is Outcome.PREEMPT and recorded.group is not None:
             self._note(self.result.forced, f"preempt {_recorded(recorded)}")
-            for name, state in self.step.after.groups.items():
-                gang = self.allocator.cluster.gangs.get(name)
-                if state is not None and state.endswith("+lazy") and gang is not None:
-                    self.allocator.downgrade(gang)
+            self._downgrade_as_recorded()
             if call.reserves:
                 running = _recorded_gang(call.request, recorded)
                 for pod in running.pods:
