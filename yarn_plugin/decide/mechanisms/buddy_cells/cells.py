@@ -105,12 +105,11 @@ class VirtualCell:
             "place",
             "priority",
         ),
-        *("profile", "rank", "root", "used"),
+        *("profile", "root", "used"),
     )
 
     def __init__(self, chain: "Chain", level: int, parent: "VirtualCell | None", cluster: str, number: int) -> None:
         self.chain, self.level, self.parent, self.cluster, self.number = chain, level, parent, cluster, number
-        self.rank = 0
         self.root: VirtualCell = self if parent is None else parent.root
         self.children: tuple[VirtualCell, ...] = ()
         self.leaves: tuple[VirtualCell, ...] = ()

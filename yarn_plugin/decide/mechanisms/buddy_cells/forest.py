@@ -182,8 +182,6 @@ def _grow_virtual(cells: VirtualCells, level: int, parent: VirtualCell | None) -
         cell.leaves = (cell,)
         return cell
     cell.children = tuple(_grow_virtual(cells, level - 1, cell) for _ in range(chain.fan_out(level)))
-    for rank, child in enumerate(cell.children):
-        child.rank = rank
     if level <= chain.node_level:
         cell.leaves = tuple(leaf for child in cell.children for leaf in child.leaves)
     return cell
