@@ -19,7 +19,7 @@ def places(placement: Placement) -> Counter[PodPlace]:
 def place_of(leaves: Iterable[PhysicalCell]) -> PodPlace:
     """The node and leaves of a pod."""
     nodes, addresses = zip(*((leaf.node, leaf.address) for leaf in leaves), strict=True)
-    return nodes[0].address, tuple(sorted(addresses))
+    return nodes[0].address, _in_order(addresses)
 
 
 def recorded_places(group: Mapping[str, Pods]) -> Counter[PodPlace]:
@@ -29,7 +29,12 @@ def recorded_places(group: Mapping[str, Pods]) -> Counter[PodPlace]:
 
 def recorded_place(node: str, leaves: Iterable[int | str]) -> PodPlace:
     """The node and leaves of a recorded pod."""
-    return node, tuple(sorted(str(leaf) for leaf in leaves))
+    return node, _in_order(str(leaf) for leaf in leaves)
+
+
+def _in_order(addresses: Iterable[str]) -> tuple[str, ...]:
+    """Addresses with numbers in numeric order."""
+    return tuple(sorted(addresses, key=lambda address: (len(address), address)))
 
 
 def shape_of(placement: Placement) -> Shape:
