@@ -232,7 +232,8 @@ def _ends_with_file(words: tuple[str, ...]) -> bool:
     "--json",
     "json_file",
     type=click.Path(path_type=Path),
-    help="Also write the estimates to FILE as JSON.",
+    callback=console.json_path,
+    help="Also write the estimates to FILE as JSON; - is stdout.",
     metavar="FILE",
 )
 def explain(

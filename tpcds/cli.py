@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 NUMBERS = "Query numbers, such as 3 or 1-10,72."
-JSON = "Also write the results to FILE as JSON."
+JSON = "Also write the results to FILE as JSON; - is stdout."
 
 
 @click.group(context_settings=console.CONTEXT)
@@ -48,7 +48,7 @@ def cli() -> None:
     help="Directory to create, with a subdirectory per table.",
 )
 @click.option("--parts", type=click.IntRange(1), help="Files per large table.  [default: grows with the scale]")
-@click.option("--json", "json_file", type=FILE, help=JSON)
+@click.option("--json", "json_file", type=FILE, callback=console.json_path, help=JSON)
 def generate(scale: str, out: Path, parts: int | None, json_file: Path | None) -> None:
     """Generate Parquet tables. A complete data set of the same scale is reused."""
     size = data.parse_scale(scale)
@@ -130,7 +130,7 @@ def list_queries(numbers: str, dialect: str, show_text: bool) -> None:
     show_default=True,
     help="Runs of each query; its time is the median, the first run included.",
 )
-@click.option("--json", "json_file", type=FILE, help=JSON)
+@click.option("--json", "json_file", type=FILE, callback=console.json_path, help=JSON)
 @click.option("--html", "html_file", type=FILE, help="Also write the results to FILE as a page with charts.")
 def run(
     numbers: str,

@@ -26,6 +26,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
+_JSON_STREAM = "yarn_plugin.json_stream"
+
 UNLIMITED_WIDTH = 100_000_000
 """The width of output to a file or a pipe, where rows are never wrapped."""
 
@@ -163,7 +165,20 @@ def _cell(value: object) -> str:
     return "" if value is None else escape_controls(str(value))
 
 
+def json_path(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
+    """The callback of `--json FILE`: if FILE is `-`, stdout has nothing but the JSON, and all text goes to stderr."""
+    if path is not None and str(path) == "-":
+        context.meta[_JSON_STREAM] = sys.stdout
+        context.with_resource(contextlib.redirect_stdout(sys.stderr))
+    return path
+
+
 def write_json(path: Path, results: Any) -> None:
-    """Write the results of a command for `--json FILE`, atomically."""
+    """Write the results of a command for `--json FILE`, atomically; `-` is stdout."""
+    if str(path) == "-":
+        context = click.get_current_context(silent=True)
+        stream: TextIO | None = None if context is None else context.meta.get(_JSON_STREAM)
+        print(json.dumps(results, indent=2), file=stream, flush=True)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write(path, json.dumps(results, indent=2) + "\n")

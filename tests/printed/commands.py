@@ -35,6 +35,8 @@ FILES = {
     "not.journal": "hello\n",
     "token": "user.ann.0\n",
     "empty": "",
+    "cells.toml": '[cell_types.node]\nchild = "gpu"\nnumber = 4\nis_node = true\n[[cells]]\ntype = "node"\n'
+    '[virtual_clusters.prod]\ncells = [{ type = "node", number = 2 }]\n',
 }
 
 WRONG = (
@@ -47,6 +49,11 @@ WRONG = (
     "yarn-plugin apps --arbiter http://127.0.0.1:9 --token-file empty",
     "yarn-plugin why --arbiter http://127.0.0.1:9",
     "yarn-plugin token --arbiter http://127.0.0.1:9 --token-file token ann",
+    "yarn-plugin cells check cells.toml",
+    "yarn-plugin cells check missing.toml",
+    "yarn-plugin cells check bad.toml",
+    "yarn-plugin cells fit cells.toml --vc prod --gang four",
+    "yarn-plugin cells replay empty",
     "yarn-plugin doctor",
     "yarn-plugin doctor --rm 127.0.0.1:8088",
     "yarn-plugin doctor --rm http://127.0.0.1:9",

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from yarn_plugin import console
 from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -22,7 +23,8 @@ JSON = click.option(
     "json_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also write the result to FILE as JSON.",
+    callback=console.json_path,
+    help="Also write the result to FILE as JSON; - is stdout.",
 )
 
 

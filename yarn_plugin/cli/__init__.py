@@ -70,6 +70,7 @@ cli = console.version_option(
             "cluster": ("yarn_plugin.cli.cluster:cluster", "Run a Hadoop cluster on this machine."),
             "doctor": ("yarn_plugin.cli.doctor:doctor", "Check what a ResourceManager supports."),
             "queues": ("yarn_plugin.cli.queues:queues", "Compare, change and show YARN's queues."),
+            "cells": ("yarn_plugin.cli.cells:cells", "Check and try virtual clusters as quotas of cells (HiveD)."),
             "arbiter": ("yarn_plugin.cli.arbiter:arbiter", "Run the arbiter: divide the cluster, notify, enforce."),
             "apps": ("yarn_plugin.cli.apps:apps", "List the applications and their shares."),
             "why": ("yarn_plugin.cli.apps:why", "Explain the share of an application."),

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from yarn_plugin import console
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -25,5 +27,6 @@ def json_option(command: Command) -> Command:
         "--json",
         "json_file",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Also write the result to FILE as JSON.",
+        callback=console.json_path,
+        help="Also write the result to FILE as JSON; - is stdout.",
     )(command)

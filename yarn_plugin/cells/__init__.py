@@ -1,0 +1,1 @@
+"""Files about cells: clusters of cells, and recorded cases that are replayed on them."""

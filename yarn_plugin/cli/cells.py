@@ -1,0 +1,398 @@
+"""`yarn-plugin cells`: clusters of cells, checked, shown and replayed; whether a gang fits; what a change would do."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from yarn_plugin import console
+from yarn_plugin.cells.cases import read_case
+from yarn_plugin.cells.file import read_cells
+from yarn_plugin.cells.findings import Finding, Replay
+from yarn_plugin.cells.replay import follow, run_freely
+from yarn_plugin.cells.running import RunningFile, as_json, read_running
+from yarn_plugin.cli.options import json_option
+from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
+from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Bind, Preempt, Reason, Wait
+from yarn_plugin.decide.mechanisms.buddy_cells.cells import MAX_PRIORITY, PhysicalCell
+from yarn_plugin.decide.mechanisms.buddy_cells.cluster import ChainState, Cluster
+from yarn_plugin.decide.mechanisms.buddy_cells.errors import CellFileError
+from yarn_plugin.decide.mechanisms.buddy_cells.explanation import Explanation, Missing, ask, explain
+from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Placement, Request
+from yarn_plugin.decide.mechanisms.buddy_cells.health import bad_cells
+from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import Reconfigured, reconfigure
+from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
+from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.quantities import count
+from yarn_plugin.toml_files import FileError
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@click.group(context_settings=console.CONTEXT)
+def cells() -> None:
+    """Virtual clusters as quotas of cells (HiveD): a gang in one never waits longer than in a cluster of its own.
+
+    A cell is a piece of the cluster at some level: a GPU, a PCIe switch, a socket, a node, a rack. FILE describes the
+    cells and the quota of each virtual cluster, in TOML; files that end in .yaml, .yml or .json are read as
+    configurations of Microsoft's HiveD scheduler, as they are.
+
+    \b
+    Example:
+      [cell_types.rack]
+      child = "node"              # a rack consists of 2 nodes,
+      number = 2
+      [cell_types.node]
+      child = "gpu"               # a node of 8 GPUs
+      number = 8
+      is_node = true              # a pod's GPUs are on one node; nodes have host names
+      [[cells]]
+      type = "rack"
+      nodes = ["n1", "n2"]
+      [[cells]]
+      type = "rack"
+      nodes = ["n3", "n4"]
+      [virtual_clusters.prod]
+      cells = [{ type = "rack", number = 1 }]
+      [virtual_clusters.research]
+      cells = [{ type = "node", number = 1 }, { type = "gpu", number = 4 }]
+
+    \b
+      yarn-plugin cells check FILE
+      yarn-plugin cells fit FILE --vc prod --gang 2x8
+      yarn-plugin cells replay CASE.json --json -
+    """
+
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+
+
+def _running_option(command: _Command) -> _Command:
+    return click.option(
+        "--running",
+        "running_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="What runs, and bad nodes (JSON; `show --json` writes it).  [default: nothing runs]",
+    )(command)
+
+
+@cells.command()
+@_FILE
+@json_option
+def check(file: Path, json_file: Path | None) -> None:
+    """Check that all quotas in FILE can be served at once, whatever is used first.
+
+    Prints, for each chain and level, how many cells there are, how many are pinned or assured to virtual clusters, and
+    how many more could be. An infeasible quota is an error with the level and the number missing.
+    """
+    cluster = _cluster(file)
+    rows = [row for state in cluster.chains.values() for row in _levels(state, cluster)]
+    columns = ("chain", "#level", "type", "#leaves", "#cells", "#pinned", "#assured", "#spare")
+    console.out.print(console.table(None, columns, rows))
+    leaves = sum(len(levels[0]) for levels in cluster.forest.levels.values())
+    console.out.print(
+        f"feasible: {count(leaves, 'leaf', 'leaves')}, {count(len(cluster.forest.nodes), 'node')}, "
+        f"{count(len(cluster.virtual), 'virtual cluster')}"
+    )
+    if json_file is not None:
+        names = ("chain", "level", "type", "leaves", "cells", "pinned", "assured", "spare")
+        console.write_json(json_file, {"levels": [dict(zip(names, row, strict=True)) for row in rows]})
+
+
+def _levels(state: ChainState, cluster: Cluster) -> Iterator[tuple[str, int, str, int, int, int, int, int]]:
+    """One row a level; spare: how many more cells the quotas of this level could have."""
+    chain, left, free = state.chain, state.quotas.left, state.counts()
+    cells_of = cluster.forest.levels[chain.name]
+    for level in range(chain.top, 0, -1):
+        pinned = sum(1 for cell in cells_of[level - 1] if cell.pinned)
+        spare = _spare(state, level, free)
+        yield (
+            chain.name,
+            level,
+            chain.types[level - 1],
+            chain.sizes[level - 1],
+            len(cells_of[level - 1]),
+            pinned,
+            left[level - 1],
+            spare,
+        )
+
+
+def _spare(state: ChainState, level: int, free: Sequence[int]) -> int:
+    """How many more cells of a level could be assured: by bisection, as feasibility is monotone."""
+    low, high = 0, sum(size * number for size, number in zip(state.chain.sizes, free, strict=True))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if state.quotas.can_add(level, middle, free):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@cells.command()
+@_FILE
+@_running_option
+@json_option
+def show(file: Path, running_file: Path | None, json_file: Path | None) -> None:
+    """Show the cells as a tree: which are free, who holds which, and which are bad.
+
+    Cells that are free as a whole are one line. Then each virtual cluster: the cells of its quota, how many are in use,
+    and how many are bad or doomed (nothing healthy is left for them).
+    """
+    made = _with_work(file, running_file)
+    cluster = made.allocator.cluster
+    for state in cluster.chains.values():
+        console.out.print(f"chain {state.chain.name}")
+        for top in cluster.forest.tops(state.chain.name):
+            for line in _tree(top, 1):
+                console.out.print(line)
+    rows = [row for name in cluster.virtual for row in _quota_rows(cluster, name)]
+    columns = ("virtual cluster", "chain", "type", "#cells", "#in use", "#bad")
+    console.out.print(console.table(None, columns, rows))
+    if json_file is not None:
+        gangs = [as_json(record_of(gang)) for gang in cluster.gangs.values()]
+        console.write_json(json_file, {"gangs": gangs, "bad_nodes": sorted(_bad_nodes(cluster))})
+
+
+def _tree(cell: PhysicalCell, depth: int) -> Iterator[str]:
+    marks = []
+    if cell.pinned:
+        marks.append(f"pinned {cell.pinned}")
+    if cell.bound is not None and cell.bound.parent is None:
+        marks.append(f"bound: {cell.bound.cluster}")
+    if cell.node is cell and cell.bad:
+        marks.append("BAD")
+    if cell.slot >= 0:
+        marks.append("free")
+    if cell.used and cell.used < cell.size:
+        marks.append(f"{cell.used} of {cell.size} leaves held")
+    holders = cell.level == 1 and [gang for gang in (cell.holder, cell.reserver) if gang is not None]
+    marks += [f"{gang.name} (priority {gang.priority})" for gang in holders or ()]
+    yield f"{'  ' * depth}{cell.type} {cell.address}{': ' + ', '.join(marks) if marks else ''}"
+    if cell.used or cell.split or (cell.bad and cell.node is None) or any(child.pinned for child in cell.children):
+        for child in cell.children:
+            yield from _tree(child, depth + 1)
+
+
+def _quota_rows(cluster: Cluster, name: str) -> Iterator[tuple[object, ...]]:
+    virtual = cluster.virtual[name]
+    bad: object = bad_cells(cluster, virtual) or ""
+    for partition in virtual.partitions():
+        levels = Counter(root.level for root in partition.cells.roots)
+        for level in sorted(levels, reverse=True):
+            roots = partition.cells.roots_at(level)
+            pinned = f" (pinned {roots[0].pinned})" if roots[0].pinned else ""
+            used = sum(1 for root in roots if root.used)
+            yield name, roots[0].chain.name, f"{roots[0].type}{pinned}", levels[level], used, bad
+            bad = ""
+
+
+def _bad_nodes(cluster: Cluster) -> set[str]:
+    return {node.address for nodes in cluster.bad.values() for node in nodes}
+
+
+@cells.command()
+@_FILE
+@click.option("--vc", required=True, metavar="NAME", help="The virtual cluster.")
+@click.option("--gang", required=True, metavar="NxM[,NxM]", help="Pods and GPUs of each, such as 4x8 or 2x8,1x4.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-1, MAX_PRIORITY),
+    default=0,
+    show_default=True,
+    help="-1 is opportunistic: uses what others leave, and is evicted for guaranteed work.",
+)
+@click.option("--leaf-type", default="", metavar="TYPE", help="Type of GPU.  [default: any]")
+@click.option("--pinned", default="", metavar="ID", help="Use this pinned cell.")
+@_running_option
+@json_option
+def fit(
+    file: Path,
+    vc: str,
+    gang: str,
+    priority: int,
+    leaf_type: str,
+    pinned: str,
+    running_file: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Answer where a gang would be placed now, whom it would evict, or what it would wait for. Changes nothing.
+
+    The exit code is 0 whatever the answer; bad input is an error.
+    """
+    pods = _parse_gang(gang)
+    made = _with_work(file, running_file)
+    request = Request(f"{gang} (asked)", vc, priority, pods, leaf_type, pinned, ignores_exclusions=True)
+    call = Call(request.gang, pods[0][1], request)
+    answer = ask(made.allocator, call)
+    explanation = explain(made.allocator, call, answer) if isinstance(answer, Wait) else None
+    for line in _answer_lines(answer, explanation, request):
+        console.out.print(line)
+    if json_file is not None:
+        console.write_json(json_file, _answer_figures(answer, explanation))
+
+
+def _parse_gang(text: str) -> tuple[tuple[int, int], ...]:
+    pods: list[tuple[int, int]] = []
+    for part in text.split(","):
+        number, _, size = part.partition("x")
+        if not (number.isascii() and number.isdigit() and size.isascii() and size.isdigit()) or len(part) > 12:
+            raise BadInputError("--gang", text, "must be pods and GPUs of each, such as 4x8 or 2x8,1x4")
+        pods.append((int(number), int(size)))
+    if sum(number * size for number, size in pods) > 1_000_000:
+        raise BadInputError("--gang", text, "must have at most 1,000,000 GPUs")
+    return tuple(pods)
+
+
+def _answer_lines(answer: Answer, explanation: Explanation | None, request: Request) -> Iterator[str]:
+    match answer:
+        case Bind():
+            yield f"now, on {_places(answer.placement)}"
+        case Preempt():
+            yield f"after evicting {', '.join(answer.victims)}: on {_places(answer.placement)}"
+        case Wait():
+            assert explanation is not None
+            yield from _wait_lines(answer, explanation, request)
+
+
+def _wait_lines(answer: Wait, explanation: Explanation, request: Request) -> Iterator[str]:
+    if explanation.missing:
+        yield "never, with these quotas:"
+        for missing in explanation.missing:
+            yield f"  {_missing(missing, request)}"
+        return
+    reasons = {
+        Reason.NO_ROOM: f"waits: no room in {request.cluster} at priority {request.priority}",
+        Reason.BAD_NODE: "waits: only bad nodes have room",
+        Reason.EXCLUDED_NODE: "waits: only excluded nodes have room",
+        Reason.UNUSABLE_CELLS: f"waits: {request.cluster} has room, but only bad or excluded nodes are left for it",
+        Reason.NEVER_FITS: f"never: {request.cluster} has no cells to try",
+    }
+    yield reasons[answer.reason]
+    yield f"until any of these ends: {', '.join(explanation.after)}" if explanation.after else "no single end is enough"
+
+
+def _missing(missing: Missing, request: Request) -> str:
+    where = f"chain {missing.chain}"
+    if missing.lacks is None:
+        return f"{where}: each pod fits on a cell, but not all {len(request.sizes)} at once"
+    largest = count(missing.largest, "leaf", "leaves")
+    if not missing.lacks:
+        return f"{where}: a pod has {missing.pod} leaves, the largest node {largest}"
+    return (
+        f"{where}: a pod has {missing.pod} leaves, and the largest cell of {request.cluster} that is a node or smaller "
+        f"has {largest}; needs a cell of type {missing.lacks} or larger in its quota"
+    )
+
+
+def _places(placement: Placement) -> str:
+    parts = []
+    for leaves in placement.physical:
+        node = leaves[0].node
+        assert node is not None
+        parts.append(f"{node.address}[{','.join(leaf.address for leaf in leaves)}]")
+    return " ".join(parts)
+
+
+def _answer_figures(answer: Answer, explanation: Explanation | None) -> dict[str, Any]:
+    figures: dict[str, Any] = {"answer": type(answer).__name__.lower()}
+    if isinstance(answer, Bind | Preempt):
+        figures["pods"] = [
+            {"node": leaves[0].node.address if leaves[0].node else "", "leaves": [leaf.address for leaf in leaves]}
+            for leaves in answer.placement.physical
+        ]
+    if isinstance(answer, Preempt):
+        figures["evicts"] = list(answer.victims)
+    if isinstance(answer, Wait) and explanation is not None:
+        figures["reason"] = Reason.NEVER_FITS if explanation.missing else answer.reason
+        figures["until_any_ends"] = list(explanation.after)
+    return figures
+
+
+@cells.command()
+@click.argument("new", type=click.Path(path_type=Path))
+@_running_option
+@json_option
+def plan(new: Path, running_file: Path | None, json_file: Path | None) -> None:
+    """Show what the configuration NEW would mean for the work that runs. Changes nothing.
+
+    An infeasible NEW is an error. Otherwise: which gangs would go on as opportunistic work, as their virtual cluster's
+    quota no longer has cells for them, and which run on GPUs that are no longer part of the cluster.
+    """
+    made = _with_work(new, running_file)
+    kept = len(made.allocator.cluster.gangs) - len(made.downgraded)
+    console.out.print(f"feasible; {count(kept, 'gang')} unchanged")
+    if made.downgraded:
+        console.out.print(f"opportunistic from then on: {', '.join(made.downgraded)}")
+    if made.unleased:
+        console.out.print(f"on GPUs that are no longer part of the cluster: {', '.join(made.unleased)}")
+    if json_file is not None:
+        console.write_json(json_file, {"downgraded": made.downgraded, "outside": made.unleased, "unchanged": kept})
+
+
+@cells.command()
+@click.argument("case_files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="CASE.json...")
+@json_option
+def replay(case_files: tuple[Path, ...], json_file: Path | None) -> int:
+    """Replay recorded cases, and compare the answers with the recorded ones of the HiveD scheduler.
+
+    Each case is replayed twice. `follow`: each recorded answer is compared with ours and then applied, so that every
+    step is compared in the recorded state. `free`: our own answers are applied, and only invariants are checked.
+
+    better: placed, where the recorded scheduler waits. survived: answered, where it crashed. broken: a rule that must
+    hold does not; then the exit code is 1. A configuration is looked up by its name in `../configs`, seen from the
+    case, and beside it.
+    """
+    results: list[tuple[str, Replay]] = []
+    for path in case_files:
+        case = read_case(f"case {str(path)!r}", path)
+        results += [(case.file.name, follow(case)), (case.file.name, run_freely(case))]
+    rows = [_replay_row(name, result) for name, result in results]
+    columns = ("case", "mode", "#steps", "outcomes", "exact", "shapes", "state", "legal served", "#better", "#broken")
+    console.out.print(console.table(None, columns, rows))
+    for name, result in results:
+        for kind in ("better", "survived", "differing", "broken"):
+            findings: list[Finding] = getattr(result, kind)
+            for found in findings:
+                console.out.print(f"{name} step {found.step} ({result.mode}): {kind}: {found.pod}: {found.text}")
+    if json_file is not None:
+        console.write_json(json_file, [{"case": name, **result.figures()} for name, result in results])
+    return 1 if any(result.broken for _, result in results) else 0
+
+
+def _replay_row(name: str, result: Replay) -> tuple[object, ...]:
+    tallies = (result.outcomes, result.exact, result.shapes, result.after, result.served)
+    parts = [f"{tally.agreed}/{tally.compared}" if tally.compared else "" for tally in tallies]
+    return name, result.mode, result.steps, *parts, len(result.better), len(result.broken)
+
+
+def _cluster(file: Path) -> Cluster:
+    spec = _spec(file)
+    with _naming(file):
+        return Cluster(spec)
+
+
+def _with_work(file: Path, running_file: Path | None) -> Reconfigured:
+    spec = _spec(file)
+    work = RunningFile() if running_file is None else read_running(f"--running {str(running_file)!r}", running_file)
+    with _naming(file):
+        return reconfigure(spec, work.running(), work.bad_nodes)
+
+
+def _spec(file: Path) -> ClusterSpec:
+    return read_cells(f"file {str(file)!r}", file)
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Name the file in errors about what it describes."""
+    try:
+        yield
+    except CellFileError as problem:
+        raise FileError(f"file {str(file)!r}: {problem}") from None

@@ -1,0 +1,69 @@
+"""The queue of opportunistic work before the allocator: weighted max-min over tenants (HiveD, section 3.2).
+
+The paper has one sentence about it. Ours: whenever something has changed, the tenant with the fewest opportunistic
+leaves for its weight is asked first, its oldest gang first; a gang that does not fit is passed over, and the next one
+is tried, so that nothing idles while something fits. How often others overtook a gang is counted, so that one that
+waits for ever can be named.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An opportunistic gang that waits. `overtaken`: how many younger gangs have started since it came."""
+
+    gang: str
+    tenant: str
+    leaves: int
+    overtaken: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What was started, in order, and what still waits, oldest first."""
+
+    started: tuple[str, ...]
+    waiting: tuple[Waiting, ...]
+
+
+def start_in_turn(
+    waiting: Sequence[Waiting],
+    held: Mapping[str, int],
+    weights: Mapping[str, float],
+    start: Callable[[str], bool],
+) -> Round:
+    """Start what fits.
+
+    `waiting`: oldest first. `held`: the opportunistic leaves of each tenant, 0 if absent. `weights`: positive, 1 if
+    absent. `start`: starts a gang if it fits.
+    """
+    use = {gang.tenant: held.get(gang.tenant, 0) for gang in waiting}
+    left: dict[str, list[int]] = {}
+    for position, gang in enumerate(waiting):
+        left.setdefault(gang.tenant, []).append(position)
+    for positions in left.values():
+        positions.reverse()
+    started: list[int] = []
+    while left:
+        tenant = min(left, key=lambda name: (use[name] / weights.get(name, 1.0), left[name][-1]))
+        position = left[tenant].pop()
+        if not left[tenant]:
+            del left[tenant]
+        if start(waiting[position].gang):
+            use[tenant] += waiting[position].leaves
+            started.append(position)
+    return Round(
+        tuple(waiting[position].gang for position in started),
+        tuple(
+            Waiting(gang.gang, gang.tenant, gang.leaves, gang.overtaken + sum(later > position for later in started))
+            for position, gang in enumerate(waiting)
+            if position not in started
+        ),
+    )
+
+
+def starving(waiting: Sequence[Waiting], overtaken: int) -> tuple[str, ...]:
+    """The gangs that at least so many younger ones have overtaken."""
+    return tuple(gang.gang for gang in waiting if gang.overtaken >= overtaken)
