@@ -1,0 +1,1 @@
+"""The communication of a training job, planned as a whole (docs/communication.md)."""
