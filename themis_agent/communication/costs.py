@@ -2,22 +2,34 @@
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from themis_agent.communication.errors import PlanError
 from themis_agent.communication.iteration import Kind
 from themis_agent.communication.motifs import Motif
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Curve:
-    """Seconds for sizes in bytes, both increasing; in between and beyond, straight lines."""
+    """Seconds of motifs of a kind on a channel, for sizes in bytes that increase. `destinations`: of an all-to-all that
+    goes to a part of the ranks; 0: to all.
+    """
 
+    kind: Kind
+    channel: int
     bytes: tuple[int, ...]
     seconds: tuple[float, ...]
+    destinations: int = 0
+
+    def __post_init__(self) -> None:
+        sizes = self.bytes
+        if not sizes or len(sizes) != len(self.seconds) or sorted(set(sizes)) != list(sizes) or min(self.seconds) < 0:
+            raise PlanError(f"costs of {self.kind}: must have as many times as sizes, and sizes that increase")
 
     def at(self, size: float) -> float:
-        """The seconds for a size."""
+        """The seconds for a size; beyond those measured, on a straight line through the nearest two."""
         if len(self.bytes) == 1:
             return self.seconds[0] * max(1.0, size / max(1, self.bytes[0]))
         place = min(max(bisect_left(self.bytes, size), 1), len(self.bytes) - 1)
@@ -29,22 +41,24 @@ class Curve:
 
 @dataclass(frozen=True)
 class CostTable:
-    """Measured on the hosts of a job. `channels`: their names. `curves`: by kind and channel. `dispatch_s`: what a
-    motif costs beside its transfers. `overlap[a][b]`: how many times longer a motif takes on channel a while one runs
-    on b. `splined`: all-to-all motifs to a part of the destinations, by (destinations, channel).
+    """Measured on the hosts of a job. `channels`: their names. `dispatch_s`: what a motif costs beside its transfers.
+    `overlap[a][b]`: how many times longer a motif takes on channel a while one runs on b.
     """
 
     ranks: int
     channels: tuple[str, ...]
-    curves: dict[tuple[Kind, int], Curve]
+    curves: tuple[Curve, ...]
     dispatch_s: float
     overlap: tuple[tuple[float, ...], ...]
-    splined: dict[tuple[int, int], Curve] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         count = len(self.channels)
         if len(self.overlap) != count or any(len(row) != count for row in self.overlap):
             raise PlanError(f"overlap: must have {count} rows of {count} numbers, one for each channel")
+
+    @cached_property
+    def _by_kind(self) -> Mapping[tuple[Kind, int, int], Curve]:
+        return {(curve.kind, curve.channel, curve.destinations): curve for curve in self.curves}
 
     def seconds(self, motif: Motif, channel: int, bytes_each: int) -> float:
         """How long a motif takes on a channel with nothing beside it.
@@ -52,14 +66,12 @@ class CostTable:
         Raises:
             PlanError: no time was measured for its kind.
         """
-        size = motif.elements * bytes_each
-        if motif.shifts is not None and (curve := self.splined.get((motif.shifts[1] - motif.shifts[0], channel))):
-            return self.dispatch_s + curve.at(size)
-        curve = self.curves.get((motif.kind, channel))
+        destinations = motif.shifts[1] - motif.shifts[0] if motif.shifts is not None else 0
+        curve = self._by_kind.get((motif.kind, channel, destinations)) or self._by_kind.get((motif.kind, channel, 0))
         if curve is None:
-            raise PlanError(f"cost table: has no times for {motif.kind} on channel {self.channels[channel]}")
-        seconds = curve.at(size)
-        if len(motif.members) not in (self.ranks, 0) and self.ranks > 1:
-            # Measured for all ranks; of fewer the latency grows with the logarithm (tree) at least.
-            seconds *= max(math.log2(max(len(motif.members), 2)) / math.log2(max(self.ranks, 2)), 0.1)
+            raise PlanError(f"costs: no times for {motif.kind} on channel {self.channels[channel]}")
+        seconds = curve.at(motif.elements * bytes_each)
+        if len(motif.members) < self.ranks:
+            # Measured among all ranks; a tree among fewer has fewer levels.
+            seconds *= math.log2(max(len(motif.members), 2)) / math.log2(self.ranks)
         return self.dispatch_s + seconds
