@@ -134,7 +134,9 @@ def _names(one: Seen) -> tuple[tuple[What, int], ...]:
 
 
 def _computed(one: Seen) -> list[float]:
-    """The seconds of computation before each call and each wait's end, and after the last."""
+    """The seconds of computation before each call and each wait's end, and after the last. Waits in C++ are not seen:
+    after its last call the program is taken to wait for all operations.
+    """
     found: list[float] = []
     since = 0.0
     paused: float | None = None
@@ -147,4 +149,5 @@ def _computed(one: Seen) -> list[float]:
         elif event.what is What.CALL:
             found.append(max(event.at - since, 0.0))
             since = event.at
+    since = max([since, *(event.at for event in one.events if event.what is What.COMPLETE)])
     return [*found, max(one.seconds - since, 0.0)]

@@ -16,13 +16,14 @@ Content = TypeVar("Content")
 
 
 class Trace(BaseModel):
-    """What one process saw. `costs`: of the job's channels, if they were measured at its start."""
+    """What one process saw. `costs`: of the job's channels, if they were measured at its start. `plan`: the latest."""
 
     model_config = ConfigDict(extra="forbid")
     rank: int
     ranks: int
     iterations: list[Seen]
     costs: CostTable | None = None
+    plan: Plan | None = None
 
 
 class Stored(BaseModel, Generic[Content]):

@@ -240,7 +240,9 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
         """All-reduce, in place."""
         opts = dist.AllreduceOptions() if opts is None else opts
         operator = opts.reduceOp
-        if len(tensors) != 1 or not tensors[0].is_contiguous() or operator not in _DECOMPOSABLE:
+        # Not `in`: the constants do not equal an operator, but it equals them.
+        decomposable = any(operator == one for one in _DECOMPOSABLE)
+        if len(tensors) != 1 or not tensors[0].is_contiguous() or not decomposable:
             return self._as_called("allreduce", tensors, tensors, opts)
         flat, scattered = tensors[0].view(-1), dict[tuple[int, int], Any]()
 

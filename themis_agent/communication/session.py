@@ -66,6 +66,7 @@ class Session:
         self.enforcer = Enforcer(len(settings.channels), self._participant, seconds, self._observe, self._abandon)
         self._feedback = Feedback()
         self._ended = threading.Event()
+        self._latest: Plan | None = None
         self._threads: list[threading.Thread] = []
         if settings.mode is Mode.PLANNED:
             self._start(self._agree, "communication plans")
@@ -104,7 +105,9 @@ class Session:
     def trace(self) -> Trace:
         """What this process has seen."""
         with self._seen_lock:
-            return Trace(rank=self._rank, ranks=self._size, iterations=list(self._seen), costs=self.costs)
+            return Trace(
+                rank=self._rank, ranks=self._size, iterations=list(self._seen), costs=self.costs, plan=self._latest
+            )
 
     def _start(self, run: Any, name: str) -> None:
         thread = threading.Thread(target=run, name=name, daemon=True)
@@ -138,6 +141,7 @@ class Session:
         with self._seen_lock:
             same = [one for one in self._seen if one.operations == plan.operations]
         check(plan, waits(same))
+        self._latest = plan
 
     def _agree(self) -> None:
         while not self._ended.is_set():
