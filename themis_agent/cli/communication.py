@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 
 import click
+import numpy as np
 
 from themis_agent.communication import formats, launch
 from themis_agent.communication.capture import iteration_of, typical, waits
@@ -108,7 +109,7 @@ def plan(trace_file: Path, costs: Path | None, seed: int, steps: int, out: Path)
     iterations = typical([one for one in seen.iterations if not one.version] or seen.iterations)
     if not iterations:
         raise BadInputError("TRACE.json", str(trace_file), "must have iterations")
-    made, found = make_plan(iteration_of(iterations), table, seed, Limits(steps=steps))
+    made, found = make_plan(iteration_of(iterations), table, np.random.default_rng(seed), Limits(steps=steps))
     check(made, waits(iterations))
     formats.save(made, out)
     columns = ("#", "operation", "#elements", "planned as")

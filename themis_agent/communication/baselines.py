@@ -8,13 +8,21 @@ import enum
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
 from themis_agent.communication.iteration import Iteration, Kind
 from themis_agent.communication.modelled import Model
 from themis_agent.communication.options import Algorithm
 from themis_agent.communication.schedule import REPLAYED, Graph, Priority, list_schedule
-from themis_agent.communication.search import Candidate, Chosen, Evaluate, Limits, Problem, in_order, scheduled, search
+from themis_agent.communication.search import (
+    Candidate,
+    Chosen,
+    Evaluate,
+    Limits,
+    Numbers,
+    Problem,
+    in_order,
+    scheduled,
+    search,
+)
 
 _PASSES = 3
 """How often the oracle goes over all operations."""
@@ -32,7 +40,7 @@ class System(enum.StrEnum):
     SYNDICATE = "Syndicate"
 
 
-def outcome(system: System, of: Model, numbers: np.random.Generator, limits: Limits) -> Candidate:
+def outcome(system: System, of: Model, numbers: Numbers, limits: Limits) -> Candidate:
     """What a system makes of an instance."""
     match system:
         case System.IN_ORDER:

@@ -8,10 +8,9 @@ A3 not even that is given.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from themis_agent.communication.iteration import Iteration, Kind, Need, Operation, Task
 from themis_agent.communication.options import Algorithm, Option, TimedMotif, TimedOption
+from themis_agent.communication.search import Numbers
 
 RDMA, HOST = 0, 1
 """The two channels: NVLink and GPUDirect RDMA; PCIe and TCP over the host's Ethernet."""
@@ -46,7 +45,7 @@ A2_IDLE = (0.42, 0.48)
 Times = Mapping[str, float]
 
 
-def draw(numbers: np.random.Generator) -> Times:
+def draw(numbers: Numbers) -> Times:
     """Times of an instance, each even over its range."""
     return {name: float(numbers.uniform(low, high)) for name, (low, high) in RANGES.items()}
 

@@ -3,6 +3,8 @@
 import sys
 import time
 
+import numpy as np
+
 from themis_agent.communication.capture import iteration_of
 from themis_agent.communication.errors import PlanError
 from themis_agent.communication.formats import Trace, dump, parse
@@ -20,9 +22,9 @@ def main() -> int:
         trace = parse(Trace, sys.stdin.read(), "standard input")
         if trace.costs is None:
             raise PlanError("trace: has no costs")
-        plan, _ = make_plan(
-            iteration_of(trace.iterations), trace.costs, int(sys.argv[1]), Limits(), lambda: time.monotonic() > until
-        )
+        numbers = np.random.default_rng(int(sys.argv[1]))
+        iteration = iteration_of(trace.iterations)
+        plan, _ = make_plan(iteration, trace.costs, numbers, Limits(), lambda: time.monotonic() > until)
     except ReportedError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

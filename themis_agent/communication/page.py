@@ -143,19 +143,13 @@ def _rows(bars: dict[int, list[Bar]]) -> tuple[Row, ...]:
 
 
 def _operations(seen: Seen, plan: Plan | None) -> Table:
-    columns = (
-        Column("#", True, 0),
-        Column("operation"),
-        Column("elements", True, 0),
-        Column("type"),
-        Column("planned as"),
-    )
+    names = (Column("#", True, 0), Column("operation"), Column("elements", True, 0), Column("type"))
     planned = plan.options if plan is not None and plan.operations == seen.operations else None
     rows = tuple(
         (number, str(one.kind), one.elements, one.dtype, str(planned[number]) if planned else "")
         for number, one in enumerate(seen.operations)
     )
-    return Table(columns, rows, caption="Operations of an iteration")
+    return Table((*names, Column("planned as")), rows, caption="Operations of an iteration")
 
 
 def _costs(costs: CostTable) -> Table:

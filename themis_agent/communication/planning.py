@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 
-import numpy as np
-
 from themis_agent.communication.costs import CostTable
 from themis_agent.communication.errors import PlanError
 from themis_agent.communication.iteration import Iteration, Kind
 from themis_agent.communication.options import Option, TimedMotif, TimedOption, options, timed
 from themis_agent.communication.plan import Plan, planned
 from themis_agent.communication.schedule import Timeline, replay
-from themis_agent.communication.search import Candidate, Found, Limits, Problem, search
+from themis_agent.communication.search import Candidate, Found, Limits, Numbers, Problem, search
 
 
 def problem_of(iteration: Iteration, costs: CostTable) -> Problem:
@@ -37,7 +35,7 @@ def problem_of(iteration: Iteration, costs: CostTable) -> Problem:
 def make_plan(
     iteration: Iteration,
     costs: CostTable,
-    seed: int,
+    numbers: Numbers,
     limits: Limits,
     out_of_time: Callable[[], bool] = lambda: False,
 ) -> tuple[Plan, Found]:
@@ -47,7 +45,7 @@ def make_plan(
         PlanError: see `problem_of`.
     """
     problem = problem_of(iteration, costs)
-    found = search(problem, np.random.default_rng(seed), limits, out_of_time=out_of_time)
+    found = search(problem, numbers, limits, out_of_time=out_of_time)
     return plan_of(problem, found.best), found
 
 

@@ -6,8 +6,7 @@ The thesis' pseudocode returns the plan that was accepted last; this returns the
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Protocol
 
 from themis_agent.communication.errors import PlanError
 from themis_agent.communication.iteration import Iteration
@@ -24,6 +23,17 @@ from themis_agent.communication.schedule import (
     list_schedule,
     replay,
 )
+
+
+class Numbers(Protocol):
+    """Random numbers, such as those of numpy's generators."""
+
+    def integers(self, high: int, /) -> int:
+        """One from 0 to `high` - 1."""
+
+    def uniform(self, low: float = 0.0, high: float = 1.0, /) -> float:
+        """One from `low` to `high`."""
+
 
 Choices = Mapping[int, Sequence[TimedOption]]
 """The options of each task that communicates."""
@@ -74,8 +84,8 @@ class Limits:
     """
 
     steps: int = 500
-    beta: float = 60.0
-    min_steps: int = 100
+    beta: float = 15.0
+    min_steps: int = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +97,17 @@ class Found:
 
 
 def scheduled(problem: Problem, chosen: Chosen) -> Candidate:
-    """These options in the better of two orders: that of the critical path, and that of the program."""
+    """These options in the order of the critical path; in that of the program, if the schedule had not settled, so that
+    repeating it puts a motif before one that it waits for.
+    """
     under = problem.graph_of(chosen)
-    orders = [fold(list_schedule(under, UNROLLED, critical_path(under, UNROLLED))), in_program_order(under)]
-    found = []
-    for order in orders:
-        # Folding may put a motif before one that it waits for, if the schedule had not settled.
+    for order in (fold(list_schedule(under, UNROLLED, critical_path(under, UNROLLED))), in_program_order(under)):
         try:
             timeline = replay(under, REPLAYED, order)
         except PlanError:
             continue
-        found.append(Candidate(chosen, order, timeline.period_s, timeline.idle))
-    return min(found, key=lambda one: one.period_s)
+        break
+    return Candidate(chosen, order, timeline.period_s, timeline.idle)
 
 
 def in_order(problem: Problem, chosen: Chosen) -> Candidate:
@@ -114,7 +123,7 @@ Evaluate = Callable[[Problem, Chosen], Candidate]
 
 def search(
     problem: Problem,
-    numbers: np.random.Generator,
+    numbers: Numbers,
     limits: Limits,
     evaluate: Evaluate = scheduled,
     out_of_time: Callable[[], bool] = lambda: False,
@@ -127,8 +136,10 @@ def search(
             seen[chosen] = evaluate(problem, chosen)
         return seen[chosen]
 
-    current = best = cost(problem.greedy)
-    scale = best.period_s or 1.0
+    # What costs nothing to try: the greedy options in the order of the program.
+    current = cost(problem.greedy)
+    best = min(current, in_order(problem, problem.greedy), key=lambda one: one.period_s)
+    scale = current.period_s or 1.0
     several = [place for place, options in enumerate(problem.choices.values()) if len(options) > 1]
     sizes = [len(options) for options in problem.choices.values()]
     improved_at = step = 0
