@@ -5,7 +5,6 @@ import threading
 import time
 
 from themis_agent.communication.enforcer import Enforcer
-from themis_agent.communication.options import placed
 from themis_agent.communication.plan import Plan
 
 
@@ -64,16 +63,14 @@ class FixedPlans:
 
 
 class SleepingProgram:
-    """Executes an iteration's tasks: computes by sleeping, calls each operation as soon as its needs have been computed,
-    and waits for operations before the computation that needs them. `calls`: where each operation is called: after which
-    computation, or at the start (None).
+    """Executes the tasks of an iteration: computes by sleeping, calls operations, and waits for those that the
+    next computation needs. `seconds_of`: of the motifs of a task that communicates.
     """
 
     def __init__(self, iteration, seconds_of, enforcer: Enforcer, channels, scale):
         self.iteration, self.seconds_of, self.scale = iteration, seconds_of, scale
         self.enforcer, self.channels = enforcer, channels
         self.completions = {}
-        self.computed_s = 0.0
 
     def run(self, number):
         """One iteration of the program."""
@@ -88,6 +85,3 @@ class SleepingProgram:
                     earlier.wait()
             time.sleep(task.seconds * self.scale)
         self.enforcer.next_iteration()
-
-
-__all__ = ["FixedPlans", "SleepingChannel", "SleepingJob", "SleepingProgram", "placed"]

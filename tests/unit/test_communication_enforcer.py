@@ -125,7 +125,7 @@ def test_an_operation_that_does_not_end_in_time_fails(enforcers):
         def begin(self, number, motif, done):
             pass
 
-    with pytest.raises(CommunicationError, match="operation 0 did not end within 0.2 s"):
+    with pytest.raises(CommunicationError, match=r"operation 0 did not end within 0\.2 s"):
         enforcers(timeout_s=0.2).call(REDUCE, Stuck([], [0.0]))[0].wait()
 
 

@@ -1,12 +1,14 @@
 """`themis-agent communication`: measure, trace, plan and show the communication of a training job."""
 
 import importlib.util
+import statistics
 from pathlib import Path
 
 import click
 import numpy as np
 
-from themis_agent.communication import formats, launch
+from themis_agent.communication import figures, formats, launch
+from themis_agent.communication.baselines import System
 from themis_agent.communication.capture import iteration_of, typical, waits
 from themis_agent.communication.costs import CostTable
 from themis_agent.communication.formats import Trace
@@ -152,3 +154,35 @@ def _print_costs(costs: CostTable) -> None:
         for size, seconds in zip(curve.bytes, curve.seconds, strict=True)
     ]
     console.out.print(console.table(None, ("operation", "channel", "#bytes", "#ms"), rows))
+
+
+@communication.command("figures", context_settings=console.CONTEXT)
+@click.option("--instances", type=click.IntRange(1, 10_000), help="How many to keep.  [default: as the file says]")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("syndicate.html"),
+              show_default=True, help="File of the page.")  # fmt: skip
+def syndicate_figures(instances: int | None, out: Path) -> None:
+    """What the Syndicate chapter of the Themis thesis says of DLRM training, beside modelled instances.
+
+    The ranges of the instances, the baselines and the claims were fixed before any result was computed.
+    """
+    of = figures.specification()
+    parameters = of.parameters.model_copy(update={} if instances is None else {"instances": instances})
+    kept = figures.instances(parameters)
+    checked = figures.check(of.claims, kept)
+    write(figures.page(of, checked, kept), out)
+    columns = ("claim", "#thesis", "#median", "#10th percentile", "#90th", "as expected")
+    rows = [
+        (one.claim.text, one.claim.paper, f"{one.median:.3f}", f"{one.low:.3f}", f"{one.high:.3f}", _YES_NO[one.holds])
+        for one in checked
+    ]
+    console.out.print(console.table(None, columns, rows))
+    medians = [
+        (system, *(f"{statistics.median(figures.values(measure, system, kept)):.3f}" for measure in _SHOWN))
+        for system in System
+    ]
+    console.out.print(console.table(None, ("system", "#iteration / last-in-first-out", "#idle, %"), medians))
+    console.out.print(f"page: {out}")
+
+
+_YES_NO = {True: "yes", False: "no", None: ""}
+_SHOWN: tuple[figures.Measure, ...] = ("iteration_of_lifo", "idle_percent")
