@@ -136,3 +136,8 @@ def test_the_second_step_of_a_ring_cannot_go_before_the_first():
     check(Plan((REDUCE,), (ring,), ((Turn(0, 0), Turn(0, 1)),)), frozenset())
     with pytest.raises(PlanError, match="would never end"):
         check(Plan((REDUCE,), (ring,), ((Turn(0, 1), Turn(0, 0)),)), frozenset())
+
+
+def test_a_plan_across_iterations_is_refused_for_a_program_that_waits_at_their_end():
+    with pytest.raises(PlanError, match="across iterations"):
+        check(Plan((REDUCE,), (Option(),), ((Turn(0, 0, 1),),)), frozenset())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from themis_agent.communication.iteration import Iteration, Kind
 from themis_agent.communication.modelled import Model
 from themis_agent.communication.options import Algorithm
-from themis_agent.communication.schedule import REPLAYED, Graph, Priority, list_schedule
+from themis_agent.communication.schedule import REPLAYED, Graph, Priority, fold, list_schedule
 from themis_agent.communication.search import (
     Candidate,
     Chosen,
@@ -40,34 +40,49 @@ class System(enum.StrEnum):
     SYNDICATE = "Syndicate"
 
 
+def problem_for(system: System, of: Model) -> Problem:
+    """What a system may choose from."""
+    match system:
+        case System.IN_ORDER | System.LIFO:
+            return _one_execution(of, of.iteration, splines=False)
+        case System.HAND_OPTIMISED:
+            return _one_execution(of, of.iteration, splines=True)
+        case System.PREFETCHING:
+            return _one_execution(of, of.prefetching, splines=True)
+        case System.SCHEDULE_ONLY:
+            return _one_execution(of, of.prefetching, splines=False)
+        case System.EXECUTION_ONLY:
+            return Problem(of.iteration, of.options, 2)
+        case System.SYNDICATE:
+            return Problem(of.prefetching, of.options, 2)
+
+
 def outcome(system: System, of: Model, numbers: Numbers, limits: Limits) -> Candidate:
     """What a system makes of an instance."""
+    problem = problem_for(system, of)
     match system:
         case System.IN_ORDER:
-            problem = _problem(of, of.iteration, splines=False, serial=True)
             return in_order(problem, problem.greedy)
         case System.LIFO:
-            return _segmented(_problem(of, of.iteration, splines=False, serial=True), _by_priority(_last_first))
-        case System.HAND_OPTIMISED:
-            return _segmented(_problem(of, of.iteration, splines=True, serial=True), _by_priority(_exchanges_first))
-        case System.PREFETCHING:
-            return _segmented(_problem(of, of.prefetching, splines=True, serial=True), _by_priority(_exchanges_first))
+            return _segmented(problem, _by_priority(_last_first))
+        case System.HAND_OPTIMISED | System.PREFETCHING:
+            return _segmented(problem, _by_priority(_exchanges_first))
         case System.SCHEDULE_ONLY:
-            return _segmented(_problem(of, of.prefetching, splines=False, serial=True), scheduled)
+            return _segmented(problem, scheduled)
         case System.EXECUTION_ONLY:
-            return search(Problem(of.iteration, of.options, 2), numbers, limits, in_order).best
+            return search(problem, numbers, limits, in_order).best
         case System.SYNDICATE:
-            return search(Problem(of.prefetching, of.options, 2), numbers, limits).best
+            return search(problem, numbers, limits).best
 
 
-def _problem(of: Model, iteration: Iteration, splines: bool, serial: bool) -> Problem:
-    """One execution for each operation, the fastest alone, with every number of segments."""
+def _one_execution(of: Model, iteration: Iteration, splines: bool) -> Problem:
+    """One motif at a time; for each operation the execution that is fastest alone, with every number of segments."""
     choices = {}
     for task, options in of.options.items():
         allowed = [one for one in options if splines or one.option.algorithm is not Algorithm.SPLINE]
         whole = min((one for one in allowed if one.option.segments == 1), key=lambda one: one.total_s).option
         choices[task] = [one for one in allowed if replace(one.option, segments=1) == whole]
-    return Problem(iteration, choices, 2, serial=serial)
+    return Problem(iteration, choices, 2, serial=True)
 
 
 def _segmented(problem: Problem, evaluate: Evaluate) -> Candidate:
@@ -92,7 +107,7 @@ def _by_priority(priority_of: Callable[[Problem, Graph], Priority]) -> Evaluate:
     def evaluate(problem: Problem, chosen: Chosen) -> Candidate:
         under = problem.graph_of(chosen)
         timeline = list_schedule(under, REPLAYED, priority_of(problem, under))
-        return Candidate(chosen, (), timeline.period_s, timeline.idle)
+        return Candidate(chosen, fold(timeline, REPLAYED - 2), timeline.period_s, timeline.idle)
 
     return evaluate
 

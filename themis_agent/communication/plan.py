@@ -60,6 +60,8 @@ def check(plan: Plan, edges: Set[tuple[int, int]]) -> None:
         PlanError: motifs are missing, too many or on the wrong channel; or an operation would wait for one that the
             program calls only after it.
     """
+    if any(turn.lag for turns in plan.turns for turn in turns):
+        raise PlanError("plan: orders motifs across iterations; a program that waits at their end could not follow")
     expected = {
         (index, step): one.channel
         for index in range(len(plan.operations))
@@ -76,7 +78,7 @@ def check(plan: Plan, edges: Set[tuple[int, int]]) -> None:
     before: dict[tuple[int, int], set[tuple[int, int]]] = {key: set() for key in expected}
     for turns in plan.turns:
         earlier: tuple[int, int] | None = None
-        for turn in sorted(turns, key=lambda one: one.lag):
+        for turn in turns:
             if earlier is not None:
                 before[turn.operation, turn.step].add(earlier)
             earlier = (turn.operation, turn.step)
