@@ -141,6 +141,7 @@ class AppFile(Section):
     checkpoint: Annotated[str, AfterValidator(_of_store)] | None = None
     keep_checkpoints: Annotated[int, Field(ge=1)] = 2
     loss_pattern: str | None = None
+    communication: Literal["plain", "planned"] = "plain"
     storage: str | None = None
     space: Annotated[dict[Annotated[str, _PARAMETER], AnyDimension], Field(min_length=1)]
     enqueue: tuple[Parameters, ...] = ()

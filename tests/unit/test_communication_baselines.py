@@ -154,6 +154,6 @@ def test_the_planned_order_beats_the_hand_optimised_one_as_predicted(instance):
     planned.close()
     ratio = statistics.median(a / b for a, b in pairs)
     measured = statistics.median(b for _, b in pairs)
-    print(f"hand-optimised / planned: {ratio:.3f}; planned {1000 * measured:.1f} ms, predicted {found.period_s:.1f} ms")
+    print(f"hand-optimised / planned: {ratio:.3f}; planned {measured:.3f} s, predicted {found.period_s * unit_s:.3f} s")
     assert ratio >= 1.15
     assert measured <= 1.15 * found.period_s * unit_s

@@ -57,7 +57,7 @@ class Feedback:
             self._plans = plans
             self._recent.clear()
 
-    def advice(self, had_plan: bool) -> Advice:
+    def advice(self) -> Advice:
         """What to do now."""
         with self._lock:
             if self._settled or len(self._recent) < ENOUGH or not self._recent[-1].operations:

@@ -22,8 +22,8 @@ from themis_agent.communication.formats import Trace, dump, load, parse, save
 from themis_agent.communication.measuring import QUICK_REPEATS, QUICK_SIZES, measure
 from themis_agent.communication.plan import Plan, check
 from themis_agent.communication.process_group import BACKEND, Connections, PlannedGroup
-from themis_agent.communication.settings import Mode, Settings
-from yarn_plugin.errors import ReportedError
+from themis_agent.communication.settings import MODE, Mode, Settings
+from yarn_plugin.errors import BadInputError, ReportedError
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class Session:
         made = 0
         given = load(Plan, self._settings.plan) if self._settings.plan else None
         while not self._ended.wait(IDLE_S):
-            advice = self._feedback.advice(had_plan=made > 0)
+            advice = self._feedback.advice()
             if advice is Advice.WAIT:
                 continue
             try:
@@ -209,6 +209,8 @@ def init_process_group(backend: str | None = None, **options: Any) -> None:
     if settings.mode is Mode.PLAIN:
         dist.init_process_group(backend, **options)
         return
+    if backend not in (None, "gloo", "cpu:gloo"):
+        raise BadInputError("backend", backend, f"must be gloo, as {MODE} is {settings.mode}")
     if BACKEND.upper() not in dist.Backend._plugins:
         dist.Backend.register_backend(BACKEND, _group, devices=["cpu"])
     dist.init_process_group(BACKEND, timeout=settings.timeout, **options)
