@@ -6,8 +6,11 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = [
     pytest.mark.matrix,
@@ -79,3 +82,52 @@ def test_parameters_of_four_processes_are_close_where_chunks_move_and_equal_wher
                 assert one["traced_equal"], (name, one)
                 assert one["difference"] < 1e-6, (name, one)
                 assert one["planned_equal"] or segments > 1, (name, one)
+
+
+def test_when_one_process_goes_wrong_the_other_ends_with_an_error_in_time():
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.torch_jobs.faults"], capture_output=True, text=True, timeout=380, check=False
+    )
+    outcomes = [json.loads(line) for line in ended.stdout.splitlines()]
+    print(*outcomes, sep="\n")
+    assert len(outcomes) == 16, ended.stderr
+    for one in outcomes:
+        if one["fault"] == "none":
+            assert one["code"] == 0, one
+            continue
+        assert one["code"] == 1, one
+        assert one["after_s"] <= 4 + 5, one
+        assert "Error" in one["words"], one
+        if one["fault"] in ("operation", "size"):
+            assert "different operations" in one["words"], one
+
+
+def test_the_overhead_is_below_a_tenth():
+    found = [json.loads(out.splitlines()[-1]) for out in run("overhead")]
+    print(found)
+    assert min(one["ratio"] for one in found) < 1.10
+
+
+def test_the_documented_commands_work(tmp_path):
+    """docs/communication.md, as a newcomer follows it."""
+    page = (ROOT / "docs/communication.md").read_text()
+    block = page.split("## Two processes on a laptop")[1].split("\n\n    ")[1].split("\n\n")[0]
+    lines = [line.strip() for line in block.splitlines()]
+    assert [line.split()[2] for line in lines] == ["measure", "trace", "plan", "show"]
+    for line in [*lines, lines[1].replace("--out traces", "--out planned --plan plan.json")]:
+        words = [sys.executable, "-c", "from themis_agent.cli import main; main()", *line.split()[1:]]
+        ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+        print(ended.stdout)
+        assert ended.returncode == 0, ended.stderr
+    html = (tmp_path / "page.html").read_text()
+    assert "Planned: one iteration" in html
+    assert "Measured in the order of the program" in html
+
+
+def test_a_planted_slow_channel_is_measured_as_slow():
+    for out in run("slow_channel"):
+        found = json.loads(out.splitlines()[-1])
+        print(found)
+        assert found["slow"] > 2 * found["fast"]
+        assert found["channels"] == [[0]]
+        assert found["repeated_within"] < 0.2
