@@ -40,7 +40,7 @@ def communication() -> None:
 
     \b
     What operations cost here:   themis-agent communication measure --out costs.json
-    What a job does:             themis-agent communication trace --out traces python train.py
+    What a job does:             themis-agent communication trace --out traces -- python train.py
     A plan for it:               themis-agent communication plan traces/rank-0.json --costs costs.json --out plan.json
     A page about all of it:      themis-agent communication show traces/rank-0.json --plan plan.json --out page.html
 
@@ -64,7 +64,7 @@ def measure(processes: int, channels: str, out: Path) -> None:
     _print_costs(formats.load(CostTable, out))
 
 
-@communication.command(context_settings={**console.CONTEXT, "ignore_unknown_options": True})
+@communication.command(context_settings={**console.CONTEXT, "allow_interspersed_args": False})
 @_PROCESSES
 @_CHANNELS
 @_COSTS

@@ -5,6 +5,7 @@ channels is a process group of gloo of its own, which executes one operation aft
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -48,6 +49,7 @@ class Connections:
         self.channels = [connect(f"channel-{number}", one) for number, one in enumerate(interfaces)]
         self.checks = connect("checks", interfaces[0])
         self.direct = connect("direct", interfaces[0])
+        self._waiters = ThreadPoolExecutor(len(interfaces), "communication waiter")
         self._trees: dict[tuple[int, tuple[int, ...]], Any] = {}
         for members in _tree_groups(size):
             for channel, interface in enumerate(interfaces):
@@ -55,6 +57,25 @@ class Connections:
                     name = f"channel-{channel}-of-{'-'.join(map(str, members))}"
                     group = gloo(store, name, members.index(rank), len(members), timeout, interface)
                     self._trees[channel, members] = group
+
+    def when_ended(self, work: Any, done: Done) -> None:
+        """Call `done` when torch's Work has ended."""
+
+        def ended(waitable: Any) -> None:
+            try:
+                waitable.wait()
+            except RuntimeError as problem:
+                done(problem)
+            else:
+                done(None)
+
+        try:
+            future = work.get_future()
+        except RuntimeError:
+            # Gloo's reduce-scatter has none.
+            self._waiters.submit(ended, work)
+        else:
+            future.then(ended)
 
     def of(self, channel: int, members: tuple[int, ...]) -> Any:
         """The group of these members on a channel."""
@@ -64,6 +85,7 @@ class Connections:
         """Break all connections, so that nothing waits any longer."""
         for group in [*self.channels, self.checks, self.direct, *self._trees.values()]:
             group.abort()
+        self._waiters.shutdown(wait=False)
 
 
 def _tree_groups(size: int) -> list[tuple[int, ...]]:
@@ -82,18 +104,6 @@ Begin = Callable[[int, Placed], Any]
 """Begins a motif (its number among the steps) and returns torch's Work; None: there was nothing to do."""
 
 
-def _when_ended(work: Any, done: Done) -> None:
-    def ended(future: Any) -> None:
-        try:
-            future.wait()
-        except RuntimeError as problem:
-            done(problem)
-        else:
-            done(None)
-
-    work.get_future().then(ended)
-
-
 class TorchJob:
     """An operation on tensors. `begin_motif` begins one, `unpack` puts the results of all into the output."""
 
@@ -110,7 +120,7 @@ class TorchJob:
             same = error is not None or int(both[0]) == -int(both[1])
             done(error if same else different(self._name))
 
-        _when_ended(self._connections.checks.allreduce([both], options), compare)
+        self._connections.when_ended(self._connections.checks.allreduce([both], options), compare)
 
     def begin(self, number: int, motif: Placed, done: Done) -> None:
         """Begin a motif on its channel."""
@@ -118,7 +128,7 @@ class TorchJob:
         if work is None:
             done(None)
         else:
-            _when_ended(work, done)
+            self._connections.when_ended(work, done)
 
     def finish(self) -> None:
         """Make the output whole."""

@@ -84,7 +84,7 @@ class Limits:
     """
 
     steps: int = 500
-    beta: float = 15.0
+    beta: float = 8.0
     min_steps: int = 300
 
 

@@ -1,5 +1,6 @@
 """The planned communication of one process: its enforcer, its part in agreeing on plans, and in rank 0 the planner."""
 
+import atexit
 import logging
 import os
 import subprocess
@@ -75,6 +76,8 @@ class Session:
                 self._start(self._plan, "communication planner")
         # An iteration ends with the step of an optimizer, the first that is seen.
         self._optimizer: Any = None
+        # Before the interpreter ends: then gloo's threads can no longer call us.
+        atexit.register(self.close)
         self._hook = register_optimizer_step_post_hook(lambda optimizer, *_: self._stepped(optimizer))
 
     def group(self, store: Any, rank: int, size: int) -> PlannedGroup:
@@ -95,6 +98,7 @@ class Session:
         if self._ended.is_set():
             return
         self._ended.set()
+        atexit.unregister(self.close)
         self._hook.remove()
         self.enforcer.close()
         for thread in self._threads:
