@@ -54,9 +54,8 @@ def run(module, *arguments, **options):
     return [out for out, _ in found]
 
 
-@pytest.mark.parametrize("processes", [2, 4])
-def test_every_division_of_every_operation_has_the_effect_of_the_operation(processes):
-    assert run("motifs", processes=processes)[0] == "ok\n"
+def test_every_division_of_every_operation_has_the_effect_of_the_operation():
+    assert run("motifs", 2, 3, 4, processes=1)[0] == "2 ok\n3 ok\n4 ok\n"
 
 
 PROGRAMS = "ddp,fsdp2,all_to_all,functional_collectives,compiled"

@@ -217,3 +217,18 @@ def test_time_in_which_the_order_alone_holds_motifs_back_is_counted(channels, en
     assert seen[0].held_s == 0.0
     assert 0.04 < seen[1].held_s <= seen[1].seconds
     assert seen[1].version == 1
+
+
+def test_motifs_that_end_at_once_may_end_before_the_next_is_begun(enforcers):
+    class AtOnce(SleepingJob):
+        def begin(self, number, motif, done):
+            done(None)
+
+    plan = Plan(
+        (REDUCE,), (Option(Algorithm.RING, segments=2),), ((Turn(0, 0), Turn(0, 1), Turn(0, 2), Turn(0, 3)), ())
+    )
+    enforcer = enforcers(FixedPlans(plan))
+    enforcer.next_iteration()
+    job = AtOnce([], [])
+    enforcer.call(REDUCE, job)[0].wait()
+    assert job.finished

@@ -106,7 +106,7 @@ class _Running:
     since: float
     completion: Completion = field(default_factory=Completion)
     left: int = 0
-    waits_for: dict[int, int] = field(default_factory=dict)
+    waits_for: list[int] = field(default_factory=list)
 
 
 class Enforcer:
@@ -172,6 +172,7 @@ class Enforcer:
             option = plan.options[index] if plan is not None else _AS_CALLED
             running = _Running(index, job, placed(operation, option), time.perf_counter())
             running.left = len(running.steps) + 1
+            running.waits_for = [len(one.step.after) for one in running.steps]
             self._running[self._iteration, index] = running
             self._note(What.CALL, index)
             key = (self._iteration, index)
@@ -179,7 +180,6 @@ class Enforcer:
             if plan is None:
                 self._order.call(Key(*key, 0), 0)
             for step, one in enumerate(running.steps):
-                running.waits_for[step] = len(one.step.after)
                 if not one.step.after:
                     self._begin(self._order.ready(Key(*key, step)))
             return running.completion, *key
