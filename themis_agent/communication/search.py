@@ -156,10 +156,13 @@ def search(
     several = [place for place, options in enumerate(tried) if len(options) > 1]
     improved_at = step = 0
     for step in range(1, limits.steps + 1) if several else ():
-        place = several[int(numbers.integers(len(several)))]
-        others = [number for number in tried[place] if number != current.chosen[place]]
-        number = others[int(numbers.integers(len(others)))]
-        candidate = cost((*current.chosen[:place], number, *current.chosen[place + 1 :]))
+        chosen = list(current.chosen)
+        # Some plans are better only if two operations change together.
+        for _ in range(2 if step % 4 == 0 else 1):
+            place = several[int(numbers.integers(len(several)))]
+            others = [number for number in tried[place] if number != chosen[place]]
+            chosen[place] = others[int(numbers.integers(len(others)))]
+        candidate = cost(tuple(chosen))
         loss = (candidate.period_s - current.period_s) / scale
         if loss <= 0 or numbers.uniform() < math.exp(-limits.beta * loss):
             current = candidate
