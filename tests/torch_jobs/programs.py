@@ -163,7 +163,7 @@ def train(program, mode, plan=None):
 def main():
     names, segments = sys.argv[1].split(","), int(sys.argv[2])
     os.environ["THEMIS_COMMUNICATION_CHANNELS"] = "lo,lo"
-    os.environ["THEMIS_COMMUNICATION_TIMEOUT_S"] = "15"
+    os.environ["THEMIS_COMMUNICATION_TIMEOUT_S"] = "60"
     folder = Path(tempfile.mkdtemp())
     results = {}
     for name in names:
