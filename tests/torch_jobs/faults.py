@@ -82,7 +82,7 @@ def child(rank, fault, port, log):
     pid = os.fork()
     if pid:
         return pid
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -92,7 +92,7 @@ def child(rank, fault, port, log):
     except SystemExit as ended:
         os._exit(int(ended.code or 0))
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is told
-        print(f"{type(problem).__name__}: {problem}", flush=True)
+        print(f"{type(problem).__name__}: {' '.join(str(problem).split())}", flush=True)
         os._exit(1)
     os._exit(0)
 
@@ -129,9 +129,10 @@ def observe(fault, folder):
 
 def main():
     folder = Path(tempfile.mkdtemp())
-    for mode in ("traced", "planned"):
+    all_faults = ("none", "kill", "stop", "exit", "forward", "backward", "operation", "size")
+    for mode, faults in (("traced", all_faults), ("planned", ("none", "kill", "stop"))):
         os.environ["THEMIS_COMMUNICATION"] = mode
-        for fault in ("none", "kill", "stop", "exit", "forward", "backward", "operation", "size"):
+        for fault in faults:
             print(json.dumps({"mode": mode, **observe(fault, folder)}), flush=True)
 
 
