@@ -147,6 +147,7 @@ class AppFile(Section):
     keep_checkpoints: Annotated[int, Field(ge=1)] = 2
     loss_pattern: str | None = None
     report_timeout_s: Annotated[float, Field(ge=0)] = 1800.0
+    communication: Literal["plain", "planned"] = "plain"
     storage: str | None = None
     space: Annotated[dict[Annotated[str, _PARAMETER], AnyDimension], Field(min_length=1)]
     enqueue: tuple[Parameters, ...] = ()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from themis_agent.agent.commands import Place, StartTrial
 from themis_agent.app_file import AppFile
+from themis_agent.communication import settings
 from themis_agent.local.folder import Folder
 from themis_agent.trial.wire import CheckpointSpec, LaunchSpec
 
@@ -73,7 +74,8 @@ def command_line(app: AppFile, parameters: dict[str, object], python: str) -> li
 def environment(app: AppFile, parameters: dict[str, object]) -> dict[str, str]:
     """What is added to the environment of a trial's command."""
     ours = {"THEMIS_PARAMETERS": json.dumps(parameters), "THEMIS_MAX_STEPS": str(app.max_steps)}
-    return {**app.environment.env, **ours}
+    planned = {settings.MODE: app.communication} if app.communication == "planned" else {}
+    return {**planned, **app.environment.env, **ours}
 
 
 def last_lines(path: Path, count: int) -> tuple[str, ...]:

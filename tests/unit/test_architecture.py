@@ -23,6 +23,18 @@ PURE = (
     "themis_agent.agent",
     "themis_agent.division",
     "themis_agent.trial.reading",
+    "themis_agent.communication.baselines",
+    "themis_agent.communication.capture",
+    "themis_agent.communication.costs",
+    "themis_agent.communication.iteration",
+    "themis_agent.communication.modelled",
+    "themis_agent.communication.motifs",
+    "themis_agent.communication.options",
+    "themis_agent.communication.order",
+    "themis_agent.communication.plan",
+    "themis_agent.communication.planning",
+    "themis_agent.communication.schedule",
+    "themis_agent.communication.search",
     "themis_agent.yarn.containers",
     "themis_agent.yarn.outbox",
 )
@@ -34,6 +46,7 @@ PURE_TOO = (
     "yarn_plugin.validation",
     "qoop.errors",
     "themis_agent.errors",
+    "themis_agent.communication.errors",
 )
 """What pure rooms may use beside each other; itself without input and output."""
 

@@ -1,7 +1,6 @@
 """The documentation stays true: its links, the commands, options, settings and metrics that it names."""
 
 import ast
-import contextlib
 import importlib
 import json
 import re
@@ -101,6 +100,8 @@ def unknown_options(program, words):
     for command, rest in commands_of(PROGRAMS[program], words):
         # The help option is cached, so it must be the one that the programs have.
         context = click.Context(command, **console.CONTEXT)
+        # What follows is the command line of another program.
+        rest = rest[: rest.index("--")] if "--" in rest else rest
         known = {option for parameter in command.get_params(context) for option in parameter.opts}
         known |= OF_SPARK_SUBMIT if (program, command.name) == ("qoop", "submit") else set()
         yield from (word for word in rest if word.startswith("-") and word.strip("])'\"").split("=")[0] not in known)
@@ -170,9 +171,13 @@ def is_importable(name):
     """Whether a dotted name is a module, or something in one."""
     module, names = name, []
     while module:
-        with contextlib.suppress(ModuleNotFoundError):
+        try:
             found = importlib.import_module(module)
             return not names or hasattr(found, names[0])
+        except ModuleNotFoundError as problem:
+            if problem.name == "torch":
+                # An extra: the module is there.
+                return True
         module, _, last = module.rpartition(".")
         names.insert(0, last)
     return False

@@ -71,6 +71,7 @@ WRONG = [
     ({"report_timeout_s": -1}, "report_timeout_s -1: must be at least 0"),
     ({"loss_pattern": "("}, "loss_pattern '(': not a regular expression"),
     ({"loss_pattern": "x"}, "loss_pattern 'x': needs a group named loss"),
+    ({"communication": "fast"}, "communication 'fast': must be 'plain' or 'planned'"),
     ({"storage": 3}, "storage 3: must be a string"),
     ({"space": {}}, "space: must have at least 1 item"),
     ({"space": SPACE | {"lr": {"type": "float", "low": 2, "high": 1}}}, "low must be at most high"),

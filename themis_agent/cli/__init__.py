@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from themis_agent.cli import searching, watching, yarn
+from themis_agent.cli import communication, searching, watching, yarn
 from yarn_plugin import console
 
 
@@ -35,6 +35,7 @@ for _command in (
     watching.report,
     watching.best,
     watching.logs,
+    communication.communication,
 ):
     cli.add_command(_command)
 

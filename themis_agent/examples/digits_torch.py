@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from themis_agent import communication
 from themis_agent.examples.digits_arguments import EmulatedStep, Place, parse
 from themis_agent.examples.digits_data import Digits
 from themis_agent.trial import newest_checkpoint, report, save_checkpoint, should_stop
@@ -25,7 +26,7 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if place.world_size > 1:
         # Where to meet comes from the environment.
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        communication.init_process_group("nccl" if device.type == "cuda" else "gloo")
     train(arguments, place, device, Digits(arguments.batch, arguments.seed))
     if place.world_size > 1:
         dist.destroy_process_group()

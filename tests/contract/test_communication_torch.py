@@ -1,0 +1,132 @@
+"""Planned communication of real torch jobs over gloo, in two and four processes on this machine."""
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [
+    pytest.mark.matrix,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch"),
+]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(module, *arguments, processes=2, **environment):
+    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
+    shared |= {"WORLD_SIZE": str(processes), **environment}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", f"tests.torch_jobs.{module}", *map(str, arguments)],
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(processes)
+    ]
+
+
+def outputs(started, timeout_s=300):
+    try:
+        return [one.communicate(timeout=timeout_s) for one in started]
+    finally:
+        for one in started:
+            one.kill()
+
+
+def run(module, *arguments, **options):
+    started = start(module, *arguments, **options)
+    found = outputs(started)
+    assert [one.returncode for one in started] == [0] * len(started), found
+    return [out for out, _ in found]
+
+
+def test_every_division_of_every_operation_has_the_effect_of_the_operation():
+    assert run("motifs", 2, 3, 4, processes=1)[0] == "2 ok\n3 ok\n4 ok\n"
+
+
+PROGRAMS = "ddp,fsdp2,all_to_all,functional_collectives,compiled"
+
+
+@pytest.mark.parametrize("detail", ["OFF", "DETAIL"])
+def test_parameters_are_those_of_gloo_bit_by_bit(detail):
+    for out in run("programs", PROGRAMS, 3, TORCH_DISTRIBUTED_DEBUG=detail):
+        results = json.loads(out.splitlines()[-1])
+        print(results)
+        for name, one in results.items():
+            assert one["planned_iterations"] > 5, (name, one)
+            assert one["traced_equal"], (name, one)
+            assert one["planned_equal"], (name, one)
+            assert one["motifs"] > one["operations"], (name, one)
+
+
+def test_parameters_of_four_processes_are_close_where_chunks_move_and_equal_where_they_do_not():
+    for segments in (1, 3):
+        for out in run("programs", "ddp,all_to_all", segments, processes=4):
+            for name, one in json.loads(out.splitlines()[-1]).items():
+                assert one["planned_iterations"] > 5, (name, one)
+                assert one["traced_equal"], (name, one)
+                assert one["difference"] < 1e-6, (name, one)
+                assert one["planned_equal"] or segments > 1, (name, one)
+
+
+def test_when_one_process_goes_wrong_the_other_ends_with_an_error_in_time():
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.torch_jobs.faults"], capture_output=True, text=True, timeout=380, check=False
+    )
+    outcomes = [json.loads(line) for line in ended.stdout.splitlines()]
+    print(*outcomes, sep="\n")
+    assert len(outcomes) == 11, ended.stderr
+    for one in outcomes:
+        if one["fault"] == "none":
+            assert one["code"] == 0, one
+            continue
+        assert one["code"] == 1, one
+        assert one["after_s"] <= 4 + 5, one
+        assert "Error" in one["words"], one
+        if one["fault"] in ("operation", "size"):
+            assert "different operations" in one["words"], one
+
+
+def test_the_overhead_is_below_a_tenth():
+    found = [json.loads(out.splitlines()[-1]) for out in run("overhead")]
+    print(found)
+    assert min(one["ratio"] for one in found) < 1.10
+
+
+def test_the_documented_commands_work(tmp_path):
+    """docs/communication.md, as a newcomer follows it."""
+    page = (ROOT / "docs/communication.md").read_text()
+    block = page.split("## Two processes on a laptop")[1].split("\n\n    ")[1].split("\n\n")[0]
+    lines = [line.strip() for line in block.splitlines()]
+    assert [line.split()[2] for line in lines] == ["measure", "trace", "plan", "show"]
+    for line in [*lines, lines[1].replace("--out traces", "--out planned --plan plan.json")]:
+        words = [sys.executable, "-c", "from themis_agent.cli import main; main()", *line.split()[1:]]
+        ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+        print(ended.stdout)
+        assert ended.returncode == 0, ended.stderr
+    html = (tmp_path / "page.html").read_text()
+    assert "Planned: one iteration" in html
+    assert "Measured in the order of the program" in html
+
+
+def test_a_planted_slow_channel_is_measured_as_slow():
+    for out in run("slow_channel"):
+        found = json.loads(out.splitlines()[-1])
+        print(found)
+        assert found["slow"] > 2 * found["fast"]
+        assert found["channels"] == [[0]]
+        assert found["repeated_within"] < 0.2

@@ -1,0 +1,25 @@
+"""The communication of a training job, planned as a whole (docs/communication.md).
+
+from themis_agent import communication
+communication.init_process_group("gloo")
+"""
+
+from typing import Any
+
+
+def init_process_group(backend: str | None = None, **options: Any) -> None:
+    """As `torch.distributed.init_process_group`, planned or traced if THEMIS_COMMUNICATION says so."""
+    # torch is an extra, and slow to import.
+    from themis_agent.communication import session
+
+    session.init_process_group(backend, **options)
+
+
+def iteration_done() -> None:
+    """Tell that an iteration has ended, in a program without an optimizer of torch."""
+    from themis_agent.communication import session
+
+    session.iteration_done()
+
+
+__all__ = ["init_process_group", "iteration_done"]
