@@ -74,6 +74,7 @@ EXAMPLES = (
     cause.NotPlaced("n1", 4, 2, 30.0),
     cause.BeyondLease("app_17", "n1", 4, 2),
     cause.TooManyApps("app_17", "max_apps", 40.0),
+    cause.PoolSuperseded("http://other.example.com:8780"),
     cause.LegacyText("app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"),
 )
 

@@ -5,7 +5,7 @@ Events (`at TIME` in front lets time pass until then; applications answer 0.1 s 
     pool [KEY=NUMBER ...] [policy=NAME] [payments=no]    settings that differ from those of tests/lease_world.py
     nodes NAME:GPUS[/RACK] ... | nodes -NAME (no longer listed)
     app NAME [rho=RHO] [silent] [late] [jobs=GPUS,...]: ROW ...      a ROW is RHO=PIECE+PIECE..., in GPUs
-    says NAME ... (as `app`, from now on)   ended NAME      restarted
+    says NAME ... (as `app`, from now on)   ended NAME      restarted       superseded URL
     containers NAME [NODE=GPUS,GPUS ...]    as YARN lists them, beside the master
     used NODE=VCORES,GPUS ... (of 32 vcores, by all containers, as YARN reports it)
     released NAME (everything that it holds)
@@ -19,7 +19,7 @@ from tests.lease_world import SETTINGS, Agent, World, node, row
 from tests.toys.stage import Simulated
 from yarn_plugin.api.causes import text
 from yarn_plugin.decide.commands import ListContainers, RecordRound, SendToApp, SignalContainers
-from yarn_plugin.decide.events import Configured, Deregistered, NodesChanged, NodeUseChanged
+from yarn_plugin.decide.events import Configured, Deregistered, NodesChanged, NodeUseChanged, Superseded
 from yarn_plugin.decide.pools.commands import (
     Accept,
     Ask,
@@ -113,6 +113,9 @@ class LeaseStory:
 
     def _restarted(self):
         self.world.stage.take(Configured(self.world.stage.intake.state.pools))
+
+    def _superseded(self, by):
+        self.world.stage.take(Superseded(by))
 
     def _containers(self, name, *words):
         on = {host: tuple(map(int, gpus.split(","))) for host, gpus in (word.split("=") for word in words)}

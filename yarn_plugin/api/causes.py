@@ -44,6 +44,7 @@ def text(why: Cause) -> str:
             | cause.LeaseVacated()
             | cause.LeaseReleased()
             | cause.NotPlaced()
+            | cause.PoolSuperseded()
             | cause.BeyondLease()
             | cause.TooManyApps()
         ):
@@ -81,6 +82,8 @@ def _lease(why: LeaseCause) -> str:
             return f"{app} uses {count(used, 'GPU')} of {node}, but leases {leased} there"
         case cause.TooManyApps(app, limit, allowed):
             return f"{app} waits: the pool is at its limit ({limit} {allowed:g})"
+        case cause.PoolSuperseded(by):
+            return f"another arbiter, {by}, controls the pool now"
         case _:
             assert_never(why)
 

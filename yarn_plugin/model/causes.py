@@ -458,7 +458,25 @@ class TooManyApps:
     kind: Literal["too-many-apps"] = "too-many-apps"
 
 
-LeaseCause = LeaseRound | LeaseWon | LeaseLost | LeaseVacated | LeaseReleased | NotPlaced | BeyondLease | TooManyApps
+@dataclass(frozen=True, slots=True)
+class PoolSuperseded:
+    """Another arbiter, at this address, controls the pool now, so that no lease of this one counts."""
+
+    by: str
+    kind: Literal["pool-superseded"] = "pool-superseded"
+
+
+LeaseCause = (
+    LeaseRound
+    | LeaseWon
+    | LeaseLost
+    | LeaseVacated
+    | LeaseReleased
+    | NotPlaced
+    | BeyondLease
+    | TooManyApps
+    | PoolSuperseded
+)
 """Why a lease was granted, revoked or ended."""
 
 Ending = AppEnded | NotSubmitted | PoolGone | NoLongerKnown | LegacyText

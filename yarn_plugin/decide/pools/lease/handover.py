@@ -17,12 +17,12 @@ from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.auction import Release
-from yarn_plugin.model.causes import LeaseReleased, LeaseVacated, NodeLost, NotPlaced, UseAsked
+from yarn_plugin.model.causes import LeaseReleased, LeaseVacated, NodeLost, NotPlaced, PoolSuperseded, UseAsked
 from yarn_plugin.model.cluster import Use
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.topology import Topology
 
-NODES, RELEASED, LEASE_END = "nodes", "released", "lease-end"
+NODES, RELEASED, LEASE_END, SUPERSEDED = "nodes", "released", "lease-end", "superseded"
 
 
 InUse = dict[str, dict[str, int]]
@@ -146,6 +146,14 @@ def take_back_unplaced(turn: Turn, what: Input) -> None:
             # Again if there was no answer: the ResourceManager was away, or this arbiter.
             turn.set_lease(replace(held, listed_at=turn.at))
             turn.commands.append(ListContainers(app, yarn_app, UseAsked(app)))
+
+
+def stand_down(turn: Turn, by: str) -> None:
+    """End all leases at once, and the round without a result: another arbiter leases these GPUs. It adopts none of the
+    leases. If this arbiter controls the pool again, it opens a round."""
+    leases.end_all(turn, dict.fromkeys(turn.state.members, PoolSuperseded(by)))
+    turn.change(round=None, open={}, idle={}, excess={})
+    turn.trigger(SUPERSEDED)
 
 
 def end_due(turn: Turn) -> None:
