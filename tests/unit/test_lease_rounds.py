@@ -492,10 +492,10 @@ def test_applications_wait_while_the_total_demand_is_at_its_limit():
     world = World.of(node("n1"), max_demand=1.5)
     a = world.arrive("ann", rho=3.0, rows=(row(1.0, 1),))
     world.stage.take(Revised(a, 1.0, Demand((Resources.of({GPU: 2}),))))
-    world.arrive("bob", rho=3.0, rows=(row(1.0, 1),))
-    assert not world.stage.state().members["app_6"].waits, "2 + 4 is 6"
-    world.arrive("kim", rho=3.0)
-    assert world.stage.state().members["app_7"].waits
+    bob = world.arrive("bob", rho=3.0, rows=(row(1.0, 1),))
+    assert not world.stage.state().members[bob].waits, "2 + 4 is 6"
+    kim = world.arrive("kim", rho=3.0)
+    assert world.stage.state().members[kim].waits
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,7 @@ def _registered_claim(known: Registration, running: YarnApp | None, pool: Pool, 
         yarn_app=running.id if running else None,
         queue=_leaf_of(running, pool) if running else None,
         held=running.used if running else used,
+        is_submitted=running is not None and running.waiting,
     )
 
 

@@ -31,9 +31,13 @@ RETRY = "retry"
 
 
 def open_if_due(turn: Turn) -> None:
-    """Open a round if something happened that may allocate GPUs, and there are GPUs and applications."""
+    """Open a round if something happened that may allocate GPUs, and there are GPUs and applications.
+
+    Not while the ResourceManager does not answer: another arbiter may have taken the pool over meanwhile, and no
+    container could be placed.
+    """
     state = turn.state
-    if state.round is not None or state.open_at is None or state.open_at > turn.at:
+    if not turn.view.steering or state.round is not None or state.open_at is None or state.open_at > turn.at:
         return
     apps, triggers = turn.active(), state.triggers
     turn.change(triggers=(), open_at=None)
