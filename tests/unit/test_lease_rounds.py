@@ -127,7 +127,8 @@ def test_bids_decide():
     (record,) = world.rounds()
     assert (record.won, record.paid) == (((b, 2),), ((b, 2),)), "8 / 1 beats 2 / 1; alone, ann would have that: c = 1/2"
     assert record.bidders == (b, a)
-    assert record.idle == (("not wanted", 2),), "a payment goes to nobody that bid"
+    assert record.leftover == ((a, 1),), "what bob pays is offered to ann"
+    assert record.idle == (("gang", 1),), "which cannot use more of it than her smaller row has"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_a_late_bid_is_the_empty_bid_and_a_second_one_is_ignored():
         world.wait(20.0)
         return counts(world).get(a, 0)
 
-    assert ann_gets(-0.5, first=False) == 0, "in time"
+    assert ann_gets(-0.5, first=False) == 1, "in time: what bob pays"
     assert ann_gets(-0.5) == 4, "a second bid"
     assert ann_gets(0.0, first=False) == 4, "at the deadline, the timer comes first"
     assert ann_gets(0.2, first=False) == 4, "late"
