@@ -20,7 +20,6 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease import allocation
-from yarn_plugin.decide.pools.lease.estimates import attained_gpu_s
 from yarn_plugin.decide.pools.lease.inventory import inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.lease.turn import Turn
@@ -627,7 +626,7 @@ def test_attained_service_of_an_earlier_versions_journal_counts_from_the_leases(
     (held,) = state.leases.values()
     state = replace(state, members={a: replace(state.members[a], attained_gpu_s=0.0, attained_at=None)})
     turn = Turn("gpu", LeaseSettings(), state, View(), held.started_at + 50.0)
-    assert attained_gpu_s(turn, a) == pytest.approx(200.0)
+    assert turn.attained_gpu_s(a) == pytest.approx(200.0)
 
 
 def test_a_round_in_an_earlier_versions_journal_which_listed_gpus_goes_on():
