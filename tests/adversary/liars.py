@@ -24,10 +24,10 @@ from yarn_plugin.simulation.leasing.layout import Layout
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob
 
 STRATEGIES = 200
-WORLDS = 4
+WORLDS = 2
 """Each strategy is tried in so many worlds, which differ in the applications' work and in the draws of the auction."""
 
-HORIZON_S = 4 * 3600.0
+HORIZON_S = 3 * 3600.0
 MACHINES = tuple(Machine(f"m{number}", f"r{number // 2}", (Slot(f"m{number}/0", 4),)) for number in range(4))
 GPUS = 16
 APPS = 4
@@ -160,9 +160,9 @@ def gpu_s(strategy: Strategy, world: int) -> float:
     for number in range(APPS):
         name = f"app-{number}"
         arrived_at = 0.0 if number == 0 else draw.choice((0.0, 0.0, 300.0, 1500.0))
-        jobs = tuple(
-            TrainingJob(f"job-{one}", HORIZON_S * draw.uniform(1.2, 2.0) / 10.0, 10.0, max_gpus=4) for one in range(4)
-        )
+        # On an equal part of the GPUs it takes 1.3 to 2 times the horizon.
+        work_s = HORIZON_S * draw.uniform(1.3, 2.0) * GPUS / APPS
+        jobs = (TrainingJob("job", work_s / 10.0, 10.0, max_gpus=GPUS),)
         app = TrainingApp(name, arrived_at, jobs)
         making = partial(KIND.application, app, MACHINES, arrived_at, Beliefs(0.0, 0.0), name)
         if name == LIAR and strategy != HONEST:
