@@ -24,10 +24,10 @@ from yarn_plugin.simulation.leasing.layout import Layout
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob
 
 STRATEGIES = 200
-WORLDS = 2
+WORLDS = 1
 """Each strategy is tried in so many worlds, which differ in the applications' work and in the draws of the auction."""
 
-HORIZON_S = 3 * 3600.0
+HORIZON_S = 2 * 3600.0
 MACHINES = tuple(Machine(f"m{number}", f"r{number // 2}", (Slot(f"m{number}/0", 4),)) for number in range(4))
 GPUS = 16
 APPS = 4
@@ -159,10 +159,10 @@ def gpu_s(strategy: Strategy, world: int) -> float:
     arrivals = []
     for number in range(APPS):
         name = f"app-{number}"
-        arrived_at = 0.0 if number == 0 else draw.choice((0.0, 0.0, 300.0, 1500.0))
+        arrived_at = 0.0 if number == 0 else 60.0 * draw.randrange(5)
         # On an equal part of the GPUs it takes 1.3 to 2 times the horizon.
         work_s = HORIZON_S * draw.uniform(1.3, 2.0) * GPUS / APPS
-        jobs = (TrainingJob("job", work_s / 10.0, 10.0, max_gpus=GPUS),)
+        jobs = (TrainingJob("job", work_s / 10.0, 10.0, max_gpus=GPUS // 4),)
         app = TrainingApp(name, arrived_at, jobs)
         making = partial(KIND.application, app, MACHINES, arrived_at, Beliefs(0.0, 0.0), name)
         if name == LIAR and strategy != HONEST:

@@ -65,6 +65,7 @@ EXAMPLES = (
         *((("app_17", 4),), (("app_17", 1),), (("app_4", 2),), (("not wanted", 2),), 0.0, 12),
     ),
     cause.LeaseRound(8, "themis", ("nodes",), 4, (("app_4", 1.25),), gap=0.031, won=(("app_4", 4),)),
+    cause.LeaseRound(10, "themis", ("lease-end",), 4, (("app_4", 1.25),), discounted=(("app_4", 0.6125),)),
     cause.LeaseRound(9, "tiresias", ("retry",), 4, error="the solver's result is lost"),
     cause.LeaseWon(7, 4, "bid", 12.5),
     cause.LeaseWon(7, 1, "leftover"),

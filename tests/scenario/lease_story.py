@@ -21,7 +21,14 @@ from tests.lease_world import SETTINGS, Agent, World, node, row
 from tests.toys.stage import Simulated
 from yarn_plugin.api.causes import text
 from yarn_plugin.decide.commands import ListContainers, RecordRound, SendToApp, SignalContainers
-from yarn_plugin.decide.events import Configured, ContainersListed, Deregistered, NodesChanged, NodeUseChanged, Superseded
+from yarn_plugin.decide.events import (
+    Configured,
+    ContainersListed,
+    Deregistered,
+    NodesChanged,
+    NodeUseChanged,
+    Superseded,
+)
 from yarn_plugin.decide.pools.commands import (
     Accept,
     Ask,

@@ -8,6 +8,7 @@ from tests.lease_world import World, node, row
 from yarn_plugin.decide.commands import SolveInWorker
 from yarn_plugin.decide.events import Deregistered, NodesChanged, Revised, Solved
 from yarn_plugin.decide.mechanisms.partial_allocation import Gang
+from yarn_plugin.decide.mechanisms.plausible_rho import Known
 from yarn_plugin.decide.pools.commands import Ask, Grant, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease.choice import Standing, bidders, worst_first
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
@@ -113,6 +114,12 @@ def test_an_estimate_names_what_is_held_and_the_average_contention():
 # Late, silent, malformed.
 
 
+@pytest.fixture
+def believed(monkeypatch):
+    """Whatever an application says is believed."""
+    monkeypatch.setattr(Known, "most", lambda known, gpus: math.inf)
+
+
 def contest(**bob):
     """Two bidders for four GPUs; what ann gets beside a bob that answers like this."""
     world = World.of(node("n1"), f=0.0)
@@ -193,7 +200,7 @@ def test_an_invalid_estimate_is_ignored(estimate):
     assert world.rounds()[0].bidders == (a,), "who never answered comes last"
 
 
-def test_a_silent_application_keeps_its_last_estimate():
+def test_a_silent_application_keeps_its_last_estimate(believed):
     world = World.of(node("n1"), lease_s=100.0)
     a, b = world.arrive("ann", rho=5.0, rows=(row(1.0, 1),)), world.arrive("bob", rho=2.0, rows=(row(1.0, 1),))
     world.wait(50.0)
@@ -266,7 +273,7 @@ def test_the_seed_decides_who_gets_leftovers():
 # Bid tables between bids.
 
 
-def test_a_bid_table_answers_for_its_application():
+def test_a_bid_table_answers_for_its_application(believed):
     world = World.of(node("n1"), table_rounds=4)
     a = world.arrive("ann", rows=(row(2.0, 2), row(1.9, 4)), cluster_s=3000.0)
     b = world.arrive("bob", rho=1.0, jobs=(Job("t", 9.0, 1.0, max_gpus=1),))
@@ -281,7 +288,7 @@ def test_a_bid_table_answers_for_its_application():
     assert dict(world.rounds()[1].rhos)[a] == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_table_answers_at_the_present_contention():
+def test_a_table_answers_at_the_present_contention(believed):
     world = World.of(node("n1"), table_rounds=4)
     a = world.arrive("ann", rows=(row(2.0, 4),), cluster_s=3000.0)
     world.wait(302.69)

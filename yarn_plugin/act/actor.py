@@ -37,8 +37,7 @@ class Actor:
         ownership: of the pools' queues; nothing more is written once another arbiter has taken them over.
         parents: the pools' queues; only their child queues are changed. None: any queue.
         claim: makes this arbiter the owner before its first access, if that was not possible before.
-        check_every: seconds between two looks at who owns the queues, also without any command; None: only with commands
-            that read or write queues.
+        check_every: seconds between two looks at who owns the queues; None: only with commands that read or write them.
 
     `counters`: failures by name, never reset.
     """
@@ -169,8 +168,9 @@ class Actor:
             return []
         self._superseded_by = by
         log.error(
-            "another arbiter, %s, controls the pools' queues now, so this one no longer enforces shares, ends its leases "
-            "and accepts no changes; stop one of the two, or restart this one to take over after the other has stopped",
+            "another arbiter, %s, controls the pools' queues now, so this one no longer enforces shares, ends its "
+            "leases and accepts no changes; stop one of the two, or restart this one to take over after the other has "
+            "stopped",
             by,
         )
         return [Superseded(by)]

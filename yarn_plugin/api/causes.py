@@ -97,6 +97,9 @@ def _lease_round(why: cause.LeaseRound) -> str:
     parts += [f"bids by {', '.join(why.bidders)}"] if why.bidders else []
     for name, amounts in (("won", why.won), ("paid", why.paid), ("leftover", why.leftover), ("idle", why.idle)):
         parts += [f"{name} {', '.join(f'{who} {gpus}' for who, gpus in amounts)}"] if amounts else []
+    if why.discounted:
+        who = ", ".join(f"{app} x {part:.3g}" for app, part in why.discounted)
+        parts.append(f"discounted, as the rho that it promised did not come: {who}")
     if why.gap is not None:
         parts.append("optimal" if why.gap == 0 else f"within {why.gap:.2g} nats of the optimum")
     return f"{opened}: {'; '.join(parts)}" if parts else opened

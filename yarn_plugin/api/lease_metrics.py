@@ -41,6 +41,11 @@ def _of_last_rounds(rounds: Mapping[str, LeaseRound]) -> Iterator[Metric]:
         "How far the last auction's product of valuations may be from the optimum, in nats",
         {name: last.gap for name, last in rounds.items() if last.gap is not None},
     )
+    yield _gauge(
+        "discounted",
+        "Applications whose bids are discounted, as the finish-time fairness that they promised did not come",
+        {name: len(last.discounted) for name, last in rounds.items()},
+    )
     gpus = GaugeMetricFamily(
         "yarn_arbiter_lease_round_gpus",
         "GPUs of the last round by what became of them (paid: withheld from winners as hidden payment)",

@@ -366,7 +366,7 @@ class LeaseRound:
     each application, by the auction and withheld as hidden payment. `leftover`: GPUs given to applications that were
     not offered any. `idle`: how many nobody got, by reason. `gap`: how far the product of valuations may be from the
     optimum, in nats; None if the policy has no auction. `work`: of the solver, in its own units. `error`: why the round
-    was without result.
+    was without result. `discounted`: by what factor the bids of applications count whose promised rho did not come.
     """
 
     round: int
@@ -382,6 +382,7 @@ class LeaseRound:
     gap: float | None = None
     work: int = 0
     error: str | None = None
+    discounted: tuple[tuple[str, float], ...] = ()
     kind: Literal["lease-round"] = "lease-round"
 
 

@@ -36,7 +36,8 @@ def allocate(problem: PartialAllocationProblem) -> PartialAllocation:
 
     1. The bidders get the rows with the greatest product of V = 1 / rho, bound to machines.
     2. A winner keeps of its GPUs the share c: the product of the others' V with it over that without it.
-    3. What is left goes at random to applications that do not bid; what these cannot use, to bidders that did not pay it.
+    3. What is left goes at random to applications that do not bid; what these cannot use, to bidders that did not pay
+       it.
 
     The result depends neither on the order of bids, rows and machines nor on time.
 

@@ -9,7 +9,7 @@ what is missing. Equation 3.1 raises the rho of an application that holds less: 
 import math
 from dataclasses import replace
 
-from yarn_plugin.decide.mechanisms.plausible_rho import Known
+from yarn_plugin.decide.mechanisms.plausible_rho import WORTH, Known
 from yarn_plugin.decide.pools.lease.members import contention
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.model.auction import Bid, Row
@@ -48,15 +48,25 @@ def discounts(turn: Turn) -> tuple[tuple[str, float], ...]:
 
 
 def believed_rho(turn: Turn, app: str, rho: float | None, gpus: int) -> float | None:
-    """What is believed of a rho with so many GPUs; None: unbounded."""
-    return None if rho is None else min(rho, known(turn, app).most(gpus)) * discount(turn, app)
+    """What is believed of a rho with so many GPUs; None: unbounded, which it is not with an equal part of the pool."""
+    most = _bounded(known(turn, app), rho, gpus)
+    return None if most is None else most * discount(turn, app)
+
+
+def _bounded(facts: Known, rho: float | None, gpus: int) -> float | None:
+    if rho is None and not facts.has_part(gpus):
+        return None
+    most = facts.most(gpus)
+    if rho is None:
+        return None if math.isinf(most) else most
+    return min(rho, most)
 
 
 def believed_bid(turn: Turn, app: str, bid: Bid, held: Gpus) -> Bid:
     """What is believed of a bid: each rho bounded, and what a row gains over the worst one discounted."""
     facts, part, kept = known(turn, app), discount(turn, app), total(held)
     rhos = [min(row.rho, facts.most(kept + sum(piece.gpus for piece in row.pieces))) for row in bid.rows]
-    nothing = None if bid.rho is None else min(bid.rho, facts.most(kept))
+    nothing = _bounded(facts, bid.rho, kept)
     if part < 1.0:
         worst = max([*rhos, *([] if nothing is None else [nothing])], default=1.0)
         rhos = [worst * (rho / worst) ** part for rho in rhos]
@@ -71,11 +81,10 @@ def compare(turn: Turn, app: str, rho: float | None, promised: float | None) -> 
     """Compare what an application says of the GPUs that it holds with what its last table promised for them."""
     if promised is None or not turn.index.gpus_of(app):
         return
-    member = turn.state.members[app]
-    missing = MOST_MISSING if rho is None or promised <= 0 else math.log(rho / promised)
-    if missing <= math.log(KEPT):
-        unkept = member.unkept / 2
-    else:
-        unkept = member.unkept + min(missing, MOST_MISSING)
+    member, facts, gpus = turn.state.members[app], known(turn, app), turn.index.gpus_of(app)
+    is_impossible = rho is None or promised <= 0 or (facts.has_part(gpus) and rho > facts.most(gpus) / WORTH)
+    missing = MOST_MISSING if rho is None or is_impossible else math.log(rho / promised)
+    is_kept = missing <= math.log(KEPT)
+    unkept = member.unkept / 2 if is_kept else member.unkept + min(missing, MOST_MISSING)
     if unkept != member.unkept:
         turn.set_member(app, replace(member, unkept=unkept))

@@ -285,7 +285,8 @@ def _fail(turn: Turn, now: Round, error: str) -> None:
 def _begun(turn: Turn, now: Round) -> LeaseRound:
     """The record of a round, without its result."""
     gpus = sum(map(len, turn.by_slot(now.offer).values()))
-    return LeaseRound(now.number, turn.settings.policy, now.opened_by, gpus, now.rhos)
+    discounted = promises.discounts(turn) if turn.settings.policy == THEMIS else ()
+    return LeaseRound(now.number, turn.settings.policy, now.opened_by, gpus, now.rhos, discounted=discounted)
 
 
 def _finish(turn: Turn, record: LeaseRound | None = None) -> None:

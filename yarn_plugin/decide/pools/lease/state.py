@@ -21,8 +21,8 @@ class Member:
     `estimated_in`: the round of that estimate; None: none so far. `waits`: it is not admitted yet. `gangs` and
     `cluster_s`: of the jobs in its last estimate, what they can use, and the seconds that they take on the whole pool
     (None: not known). `table`: its last bid, made in round `table_round`; `counted_at`: until when the work done since
-    is taken off. `attained_gpu_s`: GPU seconds that it leased until `attained_at` (None: it has held none). `unkept`: what is
-    missing of what its bids promised, in nats (see `promises`).
+    is taken off. `attained_gpu_s`: GPU seconds that it leased until `attained_at` (None: it has held none).
+    `unkept`: what is missing of what its bids promised, in nats (see `promises`).
     """
 
     arrived_at: float
