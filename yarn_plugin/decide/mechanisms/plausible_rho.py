@@ -1,7 +1,8 @@
 """What finish-time fairness an application can have at most, by what the arbiter knows without asking it.
 
 rho = (elapsed + remaining) / T_id (equations 3.1 and 3.2 of Themis, thesis section 3.4.3). The arbiter knows how long
-ago the application arrived, which GPU time it has leased since, how much work it declared, and how many GPUs the pool has.
+ago the application arrived, which GPU time it has leased since, how much work it declared, and how many GPUs the pool
+has.
 Of an application that has an equal part of the pool it believes that GPUs are used without loss; of one that has less,
 only that they are worth a part of as many without slowdown, waits and moves.
 """
