@@ -1,9 +1,9 @@
 """What applications say of their finish-time fairness, as far as the arbiter believes it.
 
 A rho is bounded by what the arbiter knows (see `mechanisms.plausible_rho`). A bid table is a promise: with these GPUs,
-this rho. If its application holds such GPUs and says a worse rho than its table had for them, the promise has not come; what
-is missing adds up, as logarithms, and beyond a tolerance later bids are discounted by it. A promise that is kept halves
-what is missing. Equation 3.1 raises the rho of an application that holds less: that is in its table, too.
+this rho. If its application holds such GPUs and says a worse rho than its table had for them, the promise has not come;
+what is missing adds up, as logarithms, and beyond a tolerance later bids are discounted by it. A promise that is kept
+halves what is missing. Equation 3.1 raises the rho of an application that holds less: that is in its table, too.
 """
 
 import math
