@@ -79,9 +79,12 @@ class World:
         world.stage.take(NodesChanged(nodes, ()))
         return world
 
-    def arrive(self, name, **agent):
+    def arrive(self, name, is_known=True, **agent):
+        """Register an application; YARN runs its master, unless YARN does not know it."""
         app = self.stage.register(name)
         self.agents[app] = Agent(**agent)
+        if is_known:
+            self.master(app)
         return app
 
     def wait(self, seconds):
@@ -130,16 +133,25 @@ class World:
 
     # YARN.
 
+    def master(self, app, is_waiting=False):
+        """Have YARN list the application with its master, or as one that waits for it."""
+        used = Resources() if is_waiting else Resources.of({"vcores": 1})
+        self._list(app, used, int(not is_waiting), is_waiting)
+
+    def _list(self, app, used, containers, is_waiting=False):
+        name = f"application_1_{app.removeprefix('app_'):0>4}"
+        queue = self.stage.intake.state.registered[app].queue
+        shown = YarnApp(name, name, "ann", queue, is_waiting, 1.0, used, Resources(), containers)
+        self.stage.take(AppsChanged((shown,), ()))
+
     def run(self, app, **containers):
         """Have YARN list these containers with GPUs of an application, by node."""
-        name = f"application_1_{app.removeprefix('app_'):0>4}"
         found = [Container(f"container_{app}_000", "other:8041", Resources.of({"vcores": 1}), True)]
         for host, gpus in containers.items():
             for number, count in enumerate(gpus):
                 amount = Resources.of({"vcores": 1, GPU: count})
                 found.append(Container(f"container_{app}_{host}_{number:03}", f"{host}:8041", amount, False))
         total = sum((one.resources for one in found), Resources())
-        queue = self.stage.intake.state.registered[app].queue
-        running = YarnApp(name, name, "ann", queue, False, 1.0, total, Resources(), len(found))
-        self.stage.take(AppsChanged((running,), ()), 0.01)
+        self.stage.clock.time += 0.01
+        self._list(app, total, len(found))
         self.stage.take(ContainersListed(app, tuple(found)), 0.01)

@@ -22,6 +22,7 @@ TWO = {"pieces": [{"gpus": 2}, {"gpus": 2}], "rho": 1.0}
 def process(tmp_path):
     manager = ScriptedManager(QUEUES, nodes=2, gpus=2)
     made = Process(manager.url, tmp_path, PARAMETERS, "lease")
+    made.manager = manager
     yield made
     made.close()
     manager.close()
@@ -36,7 +37,7 @@ def test_an_arbiter_killed_in_any_phase_completes_each_round_once(process):
         return state.round.phase if state is not None and state.round is not None else None
 
     process.start()
-    ann = process.register("ann")
+    ann = process.register("ann", process.manager)
     eventually(lambda: ann.ids("ask"), "ann is asked")
     process.kill_and_start()
     eventually(lambda: len(ann.ids("ask")) == 2, "ann is asked again")
@@ -49,7 +50,7 @@ def test_an_arbiter_killed_in_any_phase_completes_each_round_once(process):
     process.kill_and_start()
     eventually(lambda: ann.ids("grant"), "the round ends")
     process.kill_and_start()
-    eve = process.register("eve")
+    eve = process.register("eve", process.manager)
     for one in (ann, eve):
         eventually(lambda one=one: one.ids("ask")[-1:] != ann.ids("ask")[:1] and one.ids("ask"), "the lease has ended")
         one.say("lease.estimate", round=2, rho=3.0 if one is ann else 9.0)
@@ -77,7 +78,7 @@ def test_an_arbiter_killed_in_any_phase_completes_each_round_once(process):
 
 def test_bids_are_sealed_and_their_errors_clear(process):
     process.start()
-    ann, eve = process.register("ann"), process.register("eve")
+    ann, eve = (process.register(user, process.manager) for user in ("ann", "eve"))
     eventually(lambda: ann.ids("ask") and eve.ids("ask"), "both are asked")
     with pytest.raises(ArbiterError, match="belongs to another user"):
         eve.client.send(ann.app, "lease.bid", round=1, rho=3.0, rows=[])

@@ -125,6 +125,8 @@ class LiveLeases(Live):
         app = self.register(name)
         with self._lock:
             self.bids[app] = bid
+        queue = self.daemon.state.registered[app].queue
+        self.manager.use(self.manager.submit(queue, name, name), 1)
         return app
 
 
@@ -160,7 +162,8 @@ def test_a_live_history_with_a_late_bid_and_a_lost_node_is_decided_alike_in_virt
 
 def recorded():
     """Four rounds: the second has a late bid, the third a lost node; leftovers in each."""
-    world = World.of(node("n1", 2), node("n2", 2), node("n3", 2), lease_s=100.0, f=0.5, payments=False)
+    world = World.of(node("n1", 2), node("n2", 2), node("n3", 2), lease_s=100.0, f=0.5, payments=False,
+                     place_within_s=0.0)  # fmt: skip
     a = world.arrive("ann", rho=9.0, rows=(row(1.0, 1), row(0.5, 2)))
     b = world.arrive("bob", rho=8.0, rows=(row(1.0, 1), row(0.5, 2)))
     for name, rho in (("kim", 2.0), ("lee", 1.0)):

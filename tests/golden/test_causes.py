@@ -70,6 +70,7 @@ EXAMPLES = (
         set_aside=(cause.BidSetAside("app_5", "ValueError: no way"),),
     ),
     cause.BidSetAside("app_5", "ValueError: no way"),
+    cause.LeaseRound(10, "themis", ("lease-end",), 4, (("app_4", 1.25),), discounted=(("app_4", 0.6125),)),
     cause.LeaseRound(9, "tiresias", ("retry",), 4, error="the solver's result is lost"),
     cause.LeaseWon(7, 4, "bid", 12.5),
     cause.LeaseWon(7, 1, "leftover"),
@@ -79,6 +80,7 @@ EXAMPLES = (
     cause.NotPlaced("n1", 4, 2, 30.0),
     cause.BeyondLease("app_17", "n1", 4, 2),
     cause.TooManyApps("app_17", "max_apps", 40.0),
+    cause.PoolSuperseded("http://other.example.com:8780"),
     cause.LegacyText("app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"),
 )
 

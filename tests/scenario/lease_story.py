@@ -5,8 +5,10 @@ Events (`at TIME` in front lets time pass until then; applications answer 0.1 s 
     pool [KEY=NUMBER ...] [policy=NAME] [payments=no]    settings that differ from those of tests/lease_world.py
     nodes NAME:GPUS[/RACK] ... | nodes -NAME (no longer listed)
     app NAME [rho=RHO] [silent] [late] [jobs=GPUS,...]: ROW ...      a ROW is RHO=PIECE+PIECE..., in GPUs
-    says NAME ... (as `app`, from now on)   ended NAME      restarted
-    containers NAME [NODE=GPUS,GPUS ...]    as YARN lists them, beside the master
+    app NAME [unknown | submitted] ...      YARN does not know it, or has not started its master
+    master NAME (runs now)      submitted NAME (runs no longer)
+    says NAME ... (as `app`, from now on)   ended NAME      restarted       superseded URL
+    containers NAME [NODE=GPUS,GPUS ...]    as YARN lists them, beside the master         none NAME: not even that
     used NODE=VCORES,GPUS ... (of 32 vcores, by all containers, as YARN reports it)
     released NAME (everything that it holds)
 
@@ -19,7 +21,14 @@ from tests.lease_world import SETTINGS, Agent, World, node, row
 from tests.toys.stage import Simulated
 from yarn_plugin.api.causes import text
 from yarn_plugin.decide.commands import ListContainers, RecordRound, SendToApp, SignalContainers
-from yarn_plugin.decide.events import Configured, Deregistered, NodesChanged, NodeUseChanged
+from yarn_plugin.decide.events import (
+    Configured,
+    ContainersListed,
+    Deregistered,
+    NodesChanged,
+    NodeUseChanged,
+    Superseded,
+)
 from yarn_plugin.decide.pools.commands import (
     Accept,
     Ask,
@@ -92,6 +101,14 @@ class LeaseStory:
         name = name.rstrip(":")
         self.ids[name] = self.world.stage.register(name)
         self._says(name, *words)
+        if "unknown" not in words:
+            self.world.master(self.ids[name], "submitted" in words)
+
+    def _submitted(self, name):
+        self.world.master(self.ids[name], is_waiting=True)
+
+    def _master(self, name):
+        self.world.master(self.ids[name])
 
     def _says(self, name, *words):
         options = dict(word.rstrip(":").split("=", 1) for word in words if word[0].isalpha() and "=" in word)
@@ -114,9 +131,15 @@ class LeaseStory:
     def _restarted(self):
         self.world.stage.take(Configured(self.world.stage.intake.state.pools))
 
+    def _superseded(self, by):
+        self.world.stage.take(Superseded(by))
+
     def _containers(self, name, *words):
         on = {host: tuple(map(int, gpus.split(","))) for host, gpus in (word.split("=") for word in words)}
         self.world.run(self.ids[name], **on)
+
+    def _none(self, name):
+        self.world.stage.take(ContainersListed(self.ids[name], ()))
 
     def _used(self, *words):
         amounts = [(host, *map(int, used.split(","))) for host, used in (word.split("=") for word in words)]

@@ -84,10 +84,13 @@ class Process:
         kept = self.replayed().state.pool_states.get("gpu")
         return kept.state if kept is not None else None
 
-    def register(self, user):
+    def register(self, user, manager=None):
+        """An application of this user; it runs in YARN, if there is a scripted ResourceManager."""
         admin = ArbiterClient(self.url, (self.state / "admin.token").read_text().strip())
         client = ArbiterClient(self.url, admin.issue_token(user).token)
         registered = client.register(wire.Register(name=user, request_id=new_request_id(), pool="gpu"))
+        if manager is not None:
+            manager.use(manager.submit(registered.queue, user, user), 1)
         return Follower(ArbiterClient(self.url, registered.token), registered.app)
 
 

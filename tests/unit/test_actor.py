@@ -290,6 +290,34 @@ def test_another_owner_is_found_when_leaves_are_read(acting, manager):
     assert isinstance(carry_out(WEIGHTS), WeightsRefused)
 
 
+def test_another_owner_is_found_within_seconds_without_any_command(acting, manager):
+    manager.conf[OWNER] = "me|http://me:1|3"
+    carry_out = acting(ownership=owned(), parents=("root.sql",), check_every=0.01)
+    carry_out(ReadLeaves(("root.sql",)))
+    manager.conf[OWNER] = "you|http://you:2|4"
+    assert carry_out.outcome() == Superseded("http://you:2")
+    assert isinstance(carry_out(ReadLeaves(("root.sql",))), LeavesSeen), "it is reported once"
+
+
+def test_an_owner_that_cannot_be_read_is_read_again(acting, manager):
+    manager.mood = "fails"
+    carry_out = acting(ownership=owned(), parents=("root.sql",), check_every=0.01)
+    assert isinstance(carry_out(ReadLeaves(("root.sql",))), LeavesUnread)
+    manager.conf[OWNER] = "you|http://you:2|4"
+    manager.mood = "obeys"
+    assert carry_out.outcome() == Superseded("http://you:2")
+
+
+def test_a_superseded_arbiter_signals_no_container_that_it_decided_on_before(acting, manager):
+    manager.conf[OWNER] = "you|http://you:2|4"
+    carry_out = acting(ownership=owned(), parents=("root.sql",))
+    assert carry_out(ReadLeaves(("root.sql",))) == Superseded("http://you:2")
+    carry_out.outcome()
+    outcome = carry_out(SignalContainers("app_1", ("c_2",), LegacyText("overstays")))
+    assert "http://you:2" in outcome.failed[0]
+    assert not manager.signalled
+
+
 @pytest.mark.parametrize("there", [None, "you|http://you:2|2", "rubbish"])
 def test_an_ownership_record_that_was_removed_is_written_again(acting, manager, there):
     if there:

@@ -40,6 +40,24 @@ def test_requests_without_a_valid_token_are_refused(service, method, path, token
     assert (field, "'Bearer TOKEN'" in expected) == ("Authorization", True)
 
 
+def test_a_superseded_arbiter_answers_changes_with_503_and_everything_else(service):
+    ann = service.register()
+    service.arbiter.take(events.Superseded("http://other:8780"))
+    before = service.arbiter.state
+    for method, path, body in (
+        ("POST", "/v1/apps", {"name": "x", "request_id": "12345678"}),
+        ("PATCH", f"/v1/apps/{ann.app}", {"weight": 2}),
+        ("POST", f"/v1/apps/{ann.app}/vacated", {"seq": 1}),
+        ("DELETE", f"/v1/apps/{ann.app}", None),
+    ):
+        answer = service.ask(service.user("ann"), method, path, body)
+        assert answer.status_code == 503, (method, path)
+        ((field, _, expected),) = problems(answer)
+        assert (field, "http://other:8780" in expected) == ("arbiter", True)
+    assert service.arbiter.state is before
+    assert service.ask(service.user("ann"), "GET", f"/v1/apps/{ann.app}").status_code == 200
+
+
 def test_only_the_administrator_issues_tokens(service):
     answer = service.as_admin("POST", "/v1/tokens", {"user": "ann"})
     assert answer.status_code == 201

@@ -4,9 +4,9 @@ from collections import deque
 
 import pytest
 
-from tests.http_service import Service, problems
+from tests.http_service import Service, problems, running
 from tests.lease_world import SETTINGS, node
-from yarn_plugin.decide.events import NodesChanged
+from yarn_plugin.decide.events import AppsChanged, NodesChanged
 from yarn_plugin.decide.pools.lease import LeaseSettings
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
@@ -25,6 +25,7 @@ def service(tmp_path):
 def app(service):
     """An application that was asked for its estimate in round 1."""
     app = service.register(pool="gpu")
+    service.arbiter.take(AppsChanged((running("application_1_0001", app.queue),), ()))
     service.arbiter.clock.time += 3.0
     deque(service.arbiter._intake.fire_due(service.arbiter.clock.time), maxlen=0)
     assert round_of(service).phase == "estimating"

@@ -9,7 +9,7 @@ import pytest
 from tests.clock import HandClock
 from tests.fixtures.scripted_manager import ScriptedManager
 from tests.integration.sleepers import eventually
-from yarn_plugin.act.ownership import OwnedError
+from yarn_plugin.act.ownership import OwnedError, Owner, Ownership
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import SolveInWorker, WriteWeights
 from yarn_plugin.decide.events import LeavesSeen, ManagerLost, Registered, Revised, TimerFired, WeightsWritten
@@ -22,6 +22,7 @@ from yarn_plugin.drive.watchdog import Heartbeat, Watchdog
 from yarn_plugin.journal import execution
 from yarn_plugin.journal.intake import SkippedInputError
 from yarn_plugin.journal.records import JournalDamagedError, JournalUnavailableError, read_records
+from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.poller import PollIntervals
 from yarn_plugin.observe.resource_manager import ResourceManager
@@ -42,8 +43,8 @@ def start(manager, tmp_path):
     """Starts arbiters of the same state folder, one after the other."""
     running = []
 
-    def one(**options):
-        made = Daemon(lambda: ResourceManager([manager.url], "ann"), (SQL,), INTERVALS, tmp_path, **options)
+    def one(pools=(SQL,), **options):
+        made = Daemon(lambda: ResourceManager([manager.url], "ann"), pools, INTERVALS, tmp_path, **options)
         running.append(made)
         made.start()
         return made
@@ -265,6 +266,18 @@ def test_health_names_a_pool_that_is_stopped_and_keeps_the_error_for_those_who_m
     problems = " ".join(arbiter.health().problems)
     assert "pool sql is stopped" in problems
     assert "ann bids" not in problems, "no token is needed to read it"
+
+
+def test_an_arbiter_that_another_one_has_superseded_is_alive_and_not_ready(start, manager, monkeypatch):
+    monkeypatch.setattr(daemon_module, "CHECK_OWNER", 0.05)
+    leased = Pool("gpu", "root.sql", (GPU,), controller="lease")
+    mine = Ownership(Owner("me", "http://me:1", 1), ("root.sql",))
+    arbiter = start(pools=(leased,), claim=lambda: mine)
+    eventually(lambda: arbiter.health().ready, "it is ready")
+    manager.properties["yarn.scheduler.capacity.root.sql.arbiter-owner"] = "you|http://you:2|2"
+    eventually(lambda: not arbiter.health().ready, "it notices the other one")
+    assert arbiter.health().alive
+    assert any("http://you:2" in problem for problem in arbiter.health().problems)
 
 
 # A loop that ends, or stands still.

@@ -134,7 +134,8 @@ def test_an_arbiter_whose_place_another_has_taken_writes_nothing_more(world):
     assert not world.asked_containers
     world.feed(Configured(world.pools))
     world.do(("reach_manager",))
-    start(world, ("wait", 0.5))
+    # Only now is the new one told its share: its grace period begins.
+    start(world, ("wait", 10.5))
     assert weights(world) == [50.0, 50.0]
 
 

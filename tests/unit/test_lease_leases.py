@@ -13,13 +13,13 @@ from yarn_plugin.decide.events import (
     ContainersListed,
     Deregistered,
     ManagerLost,
+    ManagerReached,
     NodesChanged,
     NodeUseChanged,
     PartitionsChanged,
 )
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease import allocation
-from yarn_plugin.decide.pools.lease.estimates import attained_gpu_s
 from yarn_plugin.decide.pools.lease.inventory import inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.lease.turn import Turn
@@ -28,7 +28,7 @@ from yarn_plugin.drive.registry import journal_tags
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import AppEnded, BeyondLease, LeaseReleased, LeaseVacated, LeaseWon, NodeLost, NotPlaced
-from yarn_plugin.model.cluster import Container, YarnApp
+from yarn_plugin.model.cluster import Capabilities, Container, YarnApp
 from yarn_plugin.model.gpus import GpuPlace, Job
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.topology import CellDescription, NodeDescription, TopologyDescription
@@ -271,6 +271,41 @@ def test_a_grant_that_is_not_in_use_comes_back():
     assert world.held() == {a: {"n1/0"}}
     world.wait(100.0)
     assert len(world.rounds()) == 1, "the same would happen again"
+
+
+def test_gpus_that_came_back_unused_are_offered_to_others():
+    world = World.of(node("n1"), f=0.5, place_within_s=30.0)
+    a = world.arrive("ann", rho=9.0, rows=(row(1.0, 4),))
+    b = world.arrive("bob", rho=2.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    assert world.held() == {a: N1}
+    world.wait(20.0)
+    world.run(a)
+    assert world.held() == {}
+    world.agents[a].rows = ()
+    world.wait(100.0)
+    assert world.held() == {b: N1}, "not after lease_s"
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_grant_comes_back_although_yarn_lists_no_container_of_its_holder(lists):
+    world = World.of(node("n1"), place_within_s=30.0)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    if lists:
+        world.stage.take(ContainersListed(a, ()))
+    world.wait(20.0)
+    world.stage.take(ContainersListed(a, ()))
+    assert world.held() == {}
+
+
+def test_a_grant_that_was_made_shortly_before_yarn_went_away_comes_back_when_yarn_answers():
+    world, a = used_in_part()
+    world.stage.take(ManagerLost("no connection"))
+    world.wait(100.0)
+    world.stage.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
+    world.run(a, n1=(1,))
+    assert world.held() == {a: {"n1/0"}}
 
 
 def test_containers_are_listed_again_before_a_grant_comes_back():
@@ -591,7 +626,7 @@ def test_attained_service_of_an_earlier_versions_journal_counts_from_the_leases(
     (held,) = state.leases.values()
     state = replace(state, members={a: replace(state.members[a], attained_gpu_s=0.0, attained_at=None)})
     turn = Turn("gpu", LeaseSettings(), state, View(), held.started_at + 50.0)
-    assert attained_gpu_s(turn, a) == pytest.approx(200.0)
+    assert turn.attained_gpu_s(a) == pytest.approx(200.0)
 
 
 def test_a_round_in_an_earlier_versions_journal_which_listed_gpus_goes_on():

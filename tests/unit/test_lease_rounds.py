@@ -8,6 +8,7 @@ from tests.lease_world import World, node, row
 from yarn_plugin.decide.commands import SolveInWorker
 from yarn_plugin.decide.events import Deregistered, NodesChanged, Revised, Solved
 from yarn_plugin.decide.mechanisms.partial_allocation import Gang
+from yarn_plugin.decide.mechanisms.plausible_rho import Known
 from yarn_plugin.decide.pools.commands import Ask, Grant, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease.choice import Standing, bidders, worst_first
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
@@ -113,6 +114,12 @@ def test_an_estimate_names_what_is_held_and_the_average_contention():
 # Late, silent, malformed.
 
 
+@pytest.fixture
+def believed(monkeypatch):
+    """Whatever an application says is believed."""
+    monkeypatch.setattr(Known, "most", lambda known, gpus: math.inf)
+
+
 def contest(**bob):
     """Two bidders for four GPUs; what ann gets beside a bob that answers like this."""
     world = World.of(node("n1"), f=0.0)
@@ -127,7 +134,8 @@ def test_bids_decide():
     (record,) = world.rounds()
     assert (record.won, record.paid) == (((b, 2),), ((b, 2),)), "8 / 1 beats 2 / 1; alone, ann would have that: c = 1/2"
     assert record.bidders == (b, a)
-    assert record.idle == (("not wanted", 2),), "a payment goes to nobody that bid"
+    assert record.leftover == ((a, 1),), "what bob pays is offered to ann"
+    assert record.idle == (("gang", 1),), "which cannot use more of it than her smaller row has"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +163,7 @@ def test_a_late_bid_is_the_empty_bid_and_a_second_one_is_ignored():
         world.wait(20.0)
         return counts(world).get(a, 0)
 
-    assert ann_gets(-0.5, first=False) == 0, "in time"
+    assert ann_gets(-0.5, first=False) == 1, "in time: what bob pays"
     assert ann_gets(-0.5) == 4, "a second bid"
     assert ann_gets(0.0, first=False) == 4, "at the deadline, the timer comes first"
     assert ann_gets(0.2, first=False) == 4, "late"
@@ -192,7 +200,7 @@ def test_an_invalid_estimate_is_ignored(estimate):
     assert world.rounds()[0].bidders == (a,), "who never answered comes last"
 
 
-def test_a_silent_application_keeps_its_last_estimate():
+def test_a_silent_application_keeps_its_last_estimate(believed):
     world = World.of(node("n1"), lease_s=100.0)
     a, b = world.arrive("ann", rho=5.0, rows=(row(1.0, 1),)), world.arrive("bob", rho=2.0, rows=(row(1.0, 1),))
     world.wait(50.0)
@@ -265,7 +273,7 @@ def test_the_seed_decides_who_gets_leftovers():
 # Bid tables between bids.
 
 
-def test_a_bid_table_answers_for_its_application():
+def test_a_bid_table_answers_for_its_application(believed):
     world = World.of(node("n1"), table_rounds=4)
     a = world.arrive("ann", rows=(row(2.0, 2), row(1.9, 4)), cluster_s=3000.0)
     b = world.arrive("bob", rho=1.0, jobs=(Job("t", 9.0, 1.0, max_gpus=1),))
@@ -280,7 +288,7 @@ def test_a_bid_table_answers_for_its_application():
     assert dict(world.rounds()[1].rhos)[a] == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_table_answers_at_the_present_contention():
+def test_a_table_answers_at_the_present_contention(believed):
     world = World.of(node("n1"), table_rounds=4)
     a = world.arrive("ann", rows=(row(2.0, 4),), cluster_s=3000.0)
     world.wait(302.69)
@@ -492,10 +500,10 @@ def test_applications_wait_while_the_total_demand_is_at_its_limit():
     world = World.of(node("n1"), max_demand=1.5)
     a = world.arrive("ann", rho=3.0, rows=(row(1.0, 1),))
     world.stage.take(Revised(a, 1.0, Demand((Resources.of({GPU: 2}),))))
-    world.arrive("bob", rho=3.0, rows=(row(1.0, 1),))
-    assert not world.stage.state().members["app_6"].waits, "2 + 4 is 6"
-    world.arrive("kim", rho=3.0)
-    assert world.stage.state().members["app_7"].waits
+    bob = world.arrive("bob", rho=3.0, rows=(row(1.0, 1),))
+    assert not world.stage.state().members[bob].waits, "2 + 4 is 6"
+    kim = world.arrive("kim", rho=3.0)
+    assert world.stage.state().members[kim].waits
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,7 @@ def test_pools_of_disjoint_partitions_or_nodes_lease_gpus_beside_each_other(smal
     for pool in ("small", "large"):
         apps[pool] = world.stage.register(f"from {pool}", pool)
         world.agents[apps[pool]] = Agent(rho=3.0, rows=(row(1.0, 2),))
+        world.master(apps[pool])
     world.wait(20)
     held = {
         app: [gpu for one in world.stage.state(pool).leases.values() if one.lease.app == app for gpu in one.gpus]

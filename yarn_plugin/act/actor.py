@@ -1,6 +1,7 @@
 """Carries out commands one by one in its own thread, so that a slow ResourceManager never delays a share."""
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -40,6 +41,7 @@ class Actor:
         ownership: of the pools' queues; nothing more is written once another arbiter has taken them over.
         parents: the pools' queues; only their child queues are changed. None: any queue.
         claim: makes this arbiter the owner before its first access, if that was not possible before.
+        check_every: seconds between two looks at who owns the queues; None: only with commands that read or write them.
 
     `counters`: failures by name, never reset.
     """
@@ -51,8 +53,11 @@ class Actor:
         ownership: Ownership | None = None,
         parents: Collection[str] | None = None,
         claim: Callable[[], Ownership | None] | None = None,
+        check_every: float | None = None,
     ) -> None:
         self._manager, self._emit = manager, emit
+        self._check_every = math.inf if check_every is None else check_every
+        self._checked_at = time.monotonic()
         self._ownership, self._claim = ownership, claim
         self._parents = None if parents is None else frozenset(parents)
         self._superseded_by: str | None = None
@@ -79,27 +84,45 @@ class Actor:
         self._thread.join(timeout=10)
 
     def _run(self) -> None:
-        while (command := self._next()) is not None and not self._closing.is_set():
-            try:
+        try:
+            while (command := self._next()) is not None and not self._closing.is_set():
                 for outcome in self._carry_out(command):
                     report(outcome, self._emit, self.counters, f"command {type(command).__name__}")
-            except Stopped:
-                return
+        except Stopped:
+            return
 
     def _next(self) -> Command | None:
-        """The next command: a write when its time has come; no other command waits for it."""
+        """The next command; None to stop. A write when its time has come: no other command waits for it.
+
+        Looks at who owns the queues whenever that is due.
+        """
         while True:
-            wait_s = max(self._write_at - time.monotonic(), 0.0)
-            if self._writes and not wait_s:
-                self._write_at = time.monotonic() + WRITE_INTERVAL
+            if self._checked_at + self._check_every <= time.monotonic():
+                self._check_owner()
+            now = time.monotonic()
+            if self._writes and self._write_at <= now:
+                self._write_at = now + WRITE_INTERVAL
                 return self._writes.popleft()
+            due = min(self._checked_at + self._check_every, self._write_at if self._writes else math.inf)
             try:
-                command = self._commands.get(timeout=wait_s if self._writes else None)
+                command = self._commands.get(timeout=None if due == math.inf else max(due - now, 0.0))
             except queue.Empty:
                 continue
             if not isinstance(command, WriteWeights):
                 return command
             self._writes.append(command)
+
+    def _check_owner(self) -> None:
+        self._checked_at = time.monotonic()
+        if self._ownership is None or self._superseded_by is not None:
+            return
+        try:
+            by = self._ownership.successor(scheduler_configuration.read(self._manager))
+        except ManagerError:
+            # The poller reports that the ResourceManager is away.
+            return
+        for outcome in self._note_superseded(by) if by is not None else ():
+            report(outcome, self._emit, self.counters, "a look at the owner")
 
     def _carry_out(self, command: Command) -> list[Event]:
         """Carry out a command; its outcomes, also if it fails."""
@@ -153,6 +176,8 @@ class Actor:
             case ListContainers(app, yarn_app, _):
                 yield ContainersListed(app, list_containers(self._manager, yarn_app))
             case SignalContainers(app, containers, _):
+                if self._superseded_by is not None:
+                    raise SupersededError(self._superseded_by)
                 yield ContainersSignalled(app, containers, kill_containers(self._manager, containers))
 
     def _note_superseded(self, by: str) -> list[Event]:
@@ -161,8 +186,9 @@ class Actor:
             return []
         self._superseded_by = by
         log.error(
-            "another arbiter, %s, controls the pools' queues now, so this one no longer enforces shares; stop one of "
-            "the two, or restart this one to take over after the other has stopped",
+            "another arbiter, %s, controls the pools' queues now, so this one no longer enforces shares, ends its "
+            "leases and accepts no changes; stop one of the two, or restart this one to take over after the other has "
+            "stopped",
             by,
         )
         return [Superseded(by)]

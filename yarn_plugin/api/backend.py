@@ -176,9 +176,13 @@ class Backend:
         """Have the arbiter decide on an event, in the queue of its owner: a user, or the administrator.
 
         Raises:
-            Refused: 429 where too many changes of the owner wait; 503 where the arbiter is shutting down or its journal
-                is not writable; 422 where the arbiter failed on the event.
+            Refused: 429 where too many changes of the owner wait; 503 where another arbiter controls the pools, or this
+                one is shutting down or its journal is not writable; 422 where the arbiter failed on the event.
         """
+        by = self.arbiter.state.enforcement.superseded
+        if by is not None:
+            expected = f"accepts no changes, since another one, {by}, controls the pools now; ask that one"
+            raise Refused(503, "arbiter", None, expected)
         try:
             async with self.changes.slot(owner):
                 # Shielded: the event is decided on even when the caller disconnects.

@@ -44,6 +44,7 @@ def text(why: Cause) -> str:
             | cause.LeaseVacated()
             | cause.LeaseReleased()
             | cause.NotPlaced()
+            | cause.PoolSuperseded()
             | cause.BeyondLease()
             | cause.TooManyApps()
             | cause.BidSetAside()
@@ -84,6 +85,8 @@ def _lease(why: LeaseCause) -> str:
             return f"{app} waits: the pool is at its limit ({limit} {allowed:g})"
         case cause.BidSetAside(app, error):
             return f"the bid of {app} was set aside, since the auction failed on it: {error}"
+        case cause.PoolSuperseded(by):
+            return f"another arbiter, {by}, controls the pool now"
         case _:
             assert_never(why)
 
@@ -98,6 +101,9 @@ def _lease_round(why: cause.LeaseRound) -> str:
     for name, amounts in (("won", why.won), ("paid", why.paid), ("leftover", why.leftover), ("idle", why.idle)):
         parts += [f"{name} {', '.join(f'{who} {gpus}' for who, gpus in amounts)}"] if amounts else []
     parts += map(_lease, why.set_aside)
+    if why.discounted:
+        who = ", ".join(f"{app} x {part:.3g}" for app, part in why.discounted)
+        parts.append(f"discounted, as the rho that it promised did not come: {who}")
     if why.gap is not None:
         parts.append("optimal" if why.gap == 0 else f"within {why.gap:.2g} nats of the optimum")
     return f"{opened}: {'; '.join(parts)}" if parts else opened

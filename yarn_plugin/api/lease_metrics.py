@@ -46,6 +46,11 @@ def _of_last_rounds(rounds: Mapping[str, LeaseRound]) -> Iterator[Metric]:
         "Bids without which the last round was decided, since the auction failed on them",
         {name: len(last.set_aside) for name, last in rounds.items()},
     )
+    yield _gauge(
+        "discounted",
+        "Applications whose bids are discounted, as the finish-time fairness that they promised did not come",
+        {name: len(last.discounted) for name, last in rounds.items()},
+    )
     gpus = GaugeMetricFamily(
         "yarn_arbiter_lease_round_gpus",
         "GPUs of the last round by what became of them (paid: withheld from winners as hidden payment)",

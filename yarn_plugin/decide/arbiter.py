@@ -85,7 +85,12 @@ def step(
 def _advance_pools(
     before: State, state: State, registry: Registry, seq: int, at: float, event: Event, causes: Causes
 ) -> tuple[State, list[Command]]:
-    """The pools after this event, and their controllers' commands; notifications of shares come first."""
+    """The pools after this event, and their controllers' commands; notifications of shares come first.
+
+    An arbiter that another one has superseded shows its controllers that, and then decides nothing more for its pools.
+    """
+    if _has_stood_down(before) and _has_stood_down(state):
+        return state, []
     reads = {pool.name: registry.controller(pool).reads for pool in state.pools}
     if any("topology" in read for read in reads.values()):
         state = with_cells(before, state)
@@ -105,6 +110,12 @@ def _advance_pools(
     commands.sort(key=lambda command: not isinstance(command, TellShare))
     state, asked = ask_for_use(state, [claim for pool in by_use for claim in views[pool.name].claims])
     return replace(state, pool_states=kept), [*commands, *asked]
+
+
+def _has_stood_down(state: State) -> bool:
+    """Whether another arbiter controls the pools, and all controllers have been shown that."""
+    is_superseded = state.enforcement.superseded is not None
+    return is_superseded and all(kept.failure is None for kept in state.pool_states.values())
 
 
 def _request_pool(state: State, event: Event) -> str | None:
@@ -182,11 +193,8 @@ _DEFAULT_HAPPENINGS: dict[type, Happening] = {
 
 
 def _set_timer(state: State, now: float) -> tuple[State, tuple[Command, ...]]:
-    times = (
-        *weight_deadlines(state),
-        *_membership_deadlines(state),
-        *map(advance.deadline, state.pool_states.values()),
-    )
+    pools = () if _has_stood_down(state) else state.pool_states.values()
+    times = (*weight_deadlines(state), *_membership_deadlines(state), *map(advance.deadline, pools))
     due = [at for at in times if now < at < float("inf")]
     earliest = min(due, default=None)
     if earliest is None or earliest == state.timer:

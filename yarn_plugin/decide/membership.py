@@ -60,6 +60,7 @@ def view_of(state: State, pool: Pool, now: float, seq: int, causes: Causes) -> V
         weights={queue: weight for queue, weight in known.written.items() if queue.startswith(below)},
         static=known.static,
         steering=is_steering(state),
+        superseded=state.enforcement.superseded,
     )
 
 
@@ -137,6 +138,7 @@ def _registered_claim(known: Registration, running: YarnApp | None, pool: Pool, 
         yarn_app=running.id if running else None,
         queue=_leaf_of(running, pool) if running else None,
         held=running.used if running else used,
+        is_submitted=running is not None and running.waiting,
     )
 
 

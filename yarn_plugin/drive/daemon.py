@@ -53,6 +53,10 @@ MAX_POLL_AGE = 60.0
 """Seconds since the last complete poll after which the arbiter is not ready."""
 
 
+CHECK_OWNER = 5.0
+"""Seconds between two looks at who owns the pools' queues, if a pool must know: two arbiters must not lease the same
+GPUs for long."""
+
 _UNPROCESSED = "internal error: the outcome could not be processed; see the arbiter's log"
 
 
@@ -131,11 +135,18 @@ class Daemon:
         self._counters: Counter[str] = Counter()
         self.heartbeat = Heartbeat()
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
-        watches = any("node_used" in registry.controller(pool).reads for pool in pools)
-        self._poller = Poller(managers(), self, {pool.queue for pool in pools}, intervals, watches)
+        reads = frozenset[str]().union(*[registry.controller(pool).reads for pool in pools])
+        self._poller = Poller(managers(), self, {pool.queue for pool in pools}, intervals, "node_used" in reads)
         parents = [pool.queue for pool in pools]
         self._dispatcher = Dispatcher(
-            managers, parents, claim, self._post_outcome, registry, registry_at, solve_timeout
+            managers,
+            parents,
+            claim,
+            self._post_outcome,
+            registry,
+            registry_at,
+            solve_timeout,
+            CHECK_OWNER if "superseded" in reads else None,
         )
         self.state = self._intake.state
         self._history: tuple[ArbiterDecision, ...] = tuple(self._intake.history)
@@ -255,6 +266,8 @@ class Daemon:
                 if age is None
                 else f"the last complete poll of the ResourceManager was {age:.0f} s ago"
             )
+        if self.state.enforcement.superseded is not None:
+            problems.append(f"another arbiter, {self.state.enforcement.superseded}, controls the pools' queues now")
         problems += [f"internal error: the thread {name!r} has ended" for name, alive in self._threads() if not alive]
         # The arbiter stays ready for the other pools. The error, which may contain data of an application, is only in
         # the log and in /v1/decisions: health is public.

@@ -45,6 +45,7 @@ class Dispatcher:
         registry: the installed controllers, with their solvers.
         registry_at: where a worker process finds the same registry, as `module:attribute`.
         solve_timeout: seconds for one problem.
+        check_owner: seconds between two looks at who owns the queues; None: only when queues are read or written.
     """
 
     def __init__(
@@ -56,9 +57,11 @@ class Dispatcher:
         registry: Registry,
         registry_at: str,
         solve_timeout: float,
+        check_owner: float | None = None,
     ) -> None:
         self._managers, self._parents, self._claim, self._emit = managers, parents, claim, emit
         self._registry, self._registry_at, self._solve_timeout = registry, registry_at, solve_timeout
+        self._check_owner = check_owner
         self._actor: Actor | None = None
         self._workers: dict[str, Worker] = {}
         # Guards the creation of workers, so that none is created after the others were closed.
@@ -74,7 +77,9 @@ class Dispatcher:
             OwnedError: another arbiter owns the pools' queues.
         """
         try:
-            self._actor = Actor(self._managers(), self._emit, self._claim(), self._parents)
+            self._actor = Actor(
+                self._managers(), self._emit, self._claim(), self._parents, check_every=self._check_owner
+            )
         except ManagerError as problem:
             if isinstance(problem, ManagerAwayError) and not patient:
                 raise
@@ -83,7 +88,7 @@ class Dispatcher:
                 "enforced until it is (retrying at the next write)",
                 problem,
             )
-            self._actor = Actor(self._managers(), self._emit, None, self._parents, self._claim)
+            self._actor = Actor(self._managers(), self._emit, None, self._parents, self._claim, self._check_owner)
 
     def close(self) -> None:
         """Finish the current command of the actor, kill the worker processes."""

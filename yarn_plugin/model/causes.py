@@ -376,6 +376,7 @@ class LeaseRound:
     not offered any. `idle`: how many nobody got, by reason. `gap`: how far the product of valuations may be from the
     optimum, in nats; None if the policy has no auction. `work`: of the solver, in its own units. `error`: why the round
     was without result. `set_aside`: the bids without which it was decided, since the auction failed on them.
+    `discounted`: by what factor the bids of applications count whose promised rho did not come.
     """
 
     round: int
@@ -392,6 +393,7 @@ class LeaseRound:
     work: int = 0
     error: str | None = None
     set_aside: tuple[BidSetAside, ...] = ()
+    discounted: tuple[tuple[str, float], ...] = ()
     kind: Literal["lease-round"] = "lease-round"
 
 
@@ -468,6 +470,14 @@ class TooManyApps:
     kind: Literal["too-many-apps"] = "too-many-apps"
 
 
+@dataclass(frozen=True, slots=True)
+class PoolSuperseded:
+    """Another arbiter, at this address, controls the pool now, so that no lease of this one counts."""
+
+    by: str
+    kind: Literal["pool-superseded"] = "pool-superseded"
+
+
 LeaseCause = (
     LeaseRound
     | LeaseWon
@@ -478,6 +488,7 @@ LeaseCause = (
     | BeyondLease
     | TooManyApps
     | BidSetAside
+    | PoolSuperseded
 )
 """Why a lease was granted, revoked or ended."""
 

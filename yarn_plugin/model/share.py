@@ -90,7 +90,8 @@ class Claim:
     resources; `held`: of all resources. `tenant`: its owner. `priority`: larger is sooner. `pinned`: the cell that it
     must be placed in; `suggested`: preferred nodes. `profile`: its declared speed. `grace`: seconds that it needs to
     vacate. `together`: the applications, with their grace periods, that count as this one claim; empty for a single
-    application. `yarn_app`: its YARN id. `queue`: its leaf queue directly below the pool's, or None.
+    application. `yarn_app`: its YARN id. `queue`: its leaf queue directly below the pool's, or None. `is_submitted`:
+    YARN knows it and has not started its application master.
     """
 
     app: str
@@ -110,6 +111,7 @@ class Claim:
     yarn_app: str | None = None
     queue: str | None = None
     held: Resources = field(default_factory=Resources)
+    is_submitted: bool = False
 
     @property
     def is_registered(self) -> bool:

@@ -9,10 +9,11 @@ from yarn_plugin.decide.mechanisms.partial_allocation.binding import bind
 from yarn_plugin.decide.mechanisms.partial_allocation.blocks import Blocks
 from yarn_plugin.decide.mechanisms.partial_allocation.candidates import candidates
 from yarn_plugin.decide.mechanisms.partial_allocation.fitting import fit, kinds_of
-from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import draw_order, hand_out
+from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import Bidder, draw_order, hand_out
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import (
     AppBid,
+    AppWithoutBid,
     Award,
     PartialAllocation,
     PartialAllocationProblem,
@@ -35,7 +36,8 @@ def allocate(problem: PartialAllocationProblem) -> PartialAllocation:
 
     1. The bidders get the rows with the greatest product of V = 1 / rho, bound to machines.
     2. A winner keeps of its GPUs the share c: the product of the others' V with it over that without it.
-    3. What is left goes at random to applications that do not bid.
+    3. What is left goes at random to applications that do not bid; what these cannot use, to bidders that did not pay
+       it.
 
     The result depends neither on the order of bids, rows and machines nor on time.
 
@@ -66,6 +68,7 @@ class _Round:
         self._offer = Offer.of_same(problem.machines)
         by_name = {bid.app: bid for bid in problem.bids}
         self._bids = [by_name[name] for name in draw_order(problem.seed, problem.round, list(by_name))]
+        self._number = {bid.app: i for i, bid in enumerate(self._bids)}
         self._held = [added(bid.held, bid.expiring) for bid in self._bids]
         self._candidates = [candidates(bid) for bid in self._bids]
         self._tables, self._real = tables_of(program(self._offer, self._candidates))
@@ -80,7 +83,8 @@ class _Round:
         placed = bind(self._offer, self._pieces(best.rows), self._held) or ((),) * len(self._bids)
         awards = self._awards(best, placed)
         free = _left(self._offer, [award.kept for award in awards])
-        leftovers, idle = hand_out(self._offer, free, problem.without_bid, problem.seed, problem.round)
+        bidders = [self._bidder(award) for award in awards]
+        leftovers, idle = hand_out(self._offer, free, problem.without_bid, problem.seed, problem.round, bidders)
         value = (best.gain - SERVED * sum(award.row is not None for award in awards)) / NAT
         gap = best.most - best.gain
         return PartialAllocation(problem.round, awards, leftovers, idle, value, gap / NAT, gap == 0, self._search.work)
@@ -106,6 +110,18 @@ class _Round:
             decided = payments[i](least) == payments[i](most)
             awards.append(Award(bid.app, won[i].row, placed[i], kept, least, most, decided))
         return tuple(sorted(awards, key=lambda award: award.app))
+
+    def _bidder(self, award: Award) -> Bidder:
+        """What a bidder could use beside what it keeps: as many GPUs as a row that it could win has."""
+        i = self._number[award.app]
+        bid, kept, paid = self._bids[i], total(award.kept), added(award.won)
+        for slot, gpus in award.kept:
+            paid[slot] -= gpus
+        sizes = {sum(piece.gpus for piece in row.pieces) - kept for row in self._candidates[i]}
+        more = tuple(sorted(size for size in sizes if size > 0))
+        has = tuple(sorted(added(bid.held, award.kept).items()))
+        app = AppWithoutBid(award.app, max(more, default=0), has, bid.expiring, bid.gangs)
+        return Bidder(app, tuple((slot, gpus) for slot, gpus in sorted(paid.items()) if gpus), more)
 
     def _without(self, bidder: int, best: Task, others: float, payment: Payment) -> Task:
         """The problem of the others without this winner: theirs is at least what they have with it."""

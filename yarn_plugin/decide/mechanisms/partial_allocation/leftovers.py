@@ -1,8 +1,9 @@
-"""GPUs that nobody won or that were paid go, at random, to applications that did not bid."""
+"""GPUs that nobody won or that were paid go, at random, to applications that did not bid, then to other bidders."""
 
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
 
@@ -10,7 +11,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import AppWithoutBid, Idle, Leftover
 from yarn_plugin.decide.mechanisms.partial_allocation.rounding import usable
 from yarn_plugin.decide.mechanisms.partial_allocation.slots import added, from_slots
-from yarn_plugin.model.gpus import total
+from yarn_plugin.model.gpus import Gpus, total
 
 
 def draw_order(seed: int, round: int, names: Sequence[str]) -> list[str]:
@@ -18,19 +19,75 @@ def draw_order(seed: int, round: int, names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: (hashlib.sha256(f"{seed}/{round}/{name}".encode()).digest(), name))
 
 
+@dataclass(frozen=True, slots=True)
+class Bidder:
+    """A bidder that may use more GPUs than it keeps. `paid`: of those that it won. `sizes`: of its rows, in GPUs beyond
+    those that it keeps; it could use these numbers, where its gangs do not say more."""
+
+    app: AppWithoutBid
+    paid: Gpus
+    sizes: tuple[int, ...]
+
+    def numbers(self) -> list[int]:
+        """The numbers of GPUs that it could use, in ascending order."""
+        return _numbers(self.app) if self.app.gangs else list(self.sizes)
+
+
 def hand_out(
-    offer: Offer, free: Mapping[str, int], apps: Sequence[AppWithoutBid], seed: int, round: int
+    offer: Offer,
+    free: Mapping[str, int],
+    apps: Sequence[AppWithoutBid],
+    seed: int,
+    round: int,
+    bidders: Sequence[Bidder] = (),
 ) -> tuple[tuple[Leftover, ...], tuple[Idle, ...]]:
     """Who gets which of the free GPUs, and what nobody gets.
 
     In an order drawn at random (thesis, Pseudocode 3, line 20) each application takes what it can use on one machine,
     on several only if none has room for its gang; this repeats until nobody can use more. The thesis does not say
     which machine: it is where the application holds GPUs, else in a rack where it does, if these have room.
+
+    After all others, those `bidders` that paid nothing take GPUs in the same way, then each of the rest, but none of
+    those that it paid itself.
     """
-    left = _Left(offer, free)
-    got: dict[str, dict[str, int]] = {}
+    numbers = {app.app: _numbers(app) for app in apps} | {one.app.app: one.numbers() for one in bidders}
+    paid = {one.app.app: dict(one.paid) for one in bidders}
+    payers = {one.app.app: one.app for one in bidders if one.paid}
+    turns = [apps, [one.app for one in bidders if not one.paid]]
+    turns += [[payers[name]] for name in draw_order(seed, round, list(payers))]
+    left, got, wanted = dict(free), dict[str, dict[str, int]](), False
+    for turn in turns:
+        own = paid[turn[0].app] if turn and turn[0].app in payers else {}
+        open_to = _Left(offer, {slot: gpus - own.get(slot, 0) for slot, gpus in left.items()})
+        before = dict(open_to.slots)
+        wanted = _deal(open_to, turn, numbers, got, seed, round) or wanted
+        for slot, gpus in before.items():
+            taken = gpus - open_to.slots.get(slot, 0)
+            left[slot] -= taken
+            # What others paid is taken first, so that the most is left for these others.
+            for other in [other for other in paid.values() if other is not own]:
+                repaid = min(taken, other.get(slot, 0))
+                other[slot] = other.get(slot, 0) - repaid
+                taken -= repaid
+    return (
+        tuple(Leftover(name, tuple(sorted(got[name].items()))) for name in sorted(got)),
+        tuple([_idle(slot, gpus, "gang" if wanted else "not wanted") for slot, gpus in sorted(left.items()) if gpus]),
+    )
+
+
+def _deal(
+    left: "_Left",
+    apps: Sequence[AppWithoutBid],
+    numbers: Mapping[str, Sequence[int]],
+    got: dict[str, dict[str, int]],
+    seed: int,
+    round: int,
+) -> bool:
+    """Give these applications what is left, and note it in `got`; returns whether one of them could use more.
+
+    `numbers`: of GPUs that each can use.
+    """
     by_name = {app.app: app for app in apps}
-    numbers = {app.app: _numbers(app) for app in apps}
     waiting = draw_order(seed, round, list(by_name))
     while waiting:
         still: list[str] = []
@@ -42,11 +99,7 @@ def hand_out(
                     got[name][slot] = got[name].get(slot, 0) + gpus
                 still.append(name)
         waiting = still
-    wanted = any(n > sum(got.get(name, {}).values()) for name, many in numbers.items() for n in many[-1:])
-    return (
-        tuple(Leftover(name, tuple(sorted(got[name].items()))) for name in sorted(got)),
-        tuple([_idle(slot, gpus, "gang" if wanted else "not wanted") for slot, gpus in sorted(left.slots.items())]),
-    )
+    return any(n > sum(got.get(name, {}).values()) for name in by_name for n in numbers[name][-1:])
 
 
 _idle = lru_cache(maxsize=1 << 16)(Idle)

@@ -7,6 +7,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation import (
     PartialAllocationProblem,
     checked_bid,
 )
+from yarn_plugin.decide.pools.lease import promises
 from yarn_plugin.decide.pools.lease.binding import Winner
 from yarn_plugin.decide.pools.lease.inventory import BySlot
 from yarn_plugin.decide.pools.lease.state import Round
@@ -48,6 +49,8 @@ def _bid(turn: Turn, now: Round, app: str, is_whole: bool) -> AppBid:
     bid = now.bids[app] if app in now.bids and app in turn.state.members else Bid(now.number, None)
     gangs = turn.state.members[app].gangs if app in turn.state.members else ()
     held, expiring = _held(turn, now, app)
+    if app in turn.state.members:
+        bid = promises.believed_bid(turn, app, bid, held)
     return AppBid(app, bid.rho, bid.rows if is_whole else _rows(turn, now, bid), held, expiring, gangs)
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 from yarn_plugin.decide.policies.leasing import AppStatus, Assignment, LeaseProblem
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.decide.pools.lease.estimates import attained_gpu_s
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.model.gpus import Gpus, Job
@@ -46,7 +45,7 @@ def lease_problem(turn: Turn, now: Round) -> PolicyProblem:
         if leased or described.holds:
             jobs = tuple([_as_leased(job, leased.get(job.id, ())) for job in jobs])
         # Its jobs may have run elsewhere; of jobs that have ended only the leases tell.
-        attained = max(described.attained_gpu_s, attained_gpu_s(turn, app))
+        attained = max(described.attained_gpu_s, turn.attained_gpu_s(app))
         claim = turn.claims[app]
         apps.append(AppStatus(app, turn.state.members[app].arrived_at, jobs, claim.weight, attained))
     if turn.state.crowded:

@@ -37,7 +37,7 @@ from yarn_plugin.model.share import Pool
 NEXT = "next"
 """The key of the only timer."""
 
-READS = frozenset({"claims", "topology", "use", "steering"})
+READS = frozenset({"claims", "topology", "use", "steering", "superseded"})
 
 
 class LeaseController:
@@ -62,6 +62,9 @@ class LeaseController:
         # An exception leaves no index behind: it may have been changed in part.
         index, self._index = self._index, None
         turn = Turn(self._pool, self._settings, state, view, at, index, self._descriptions)
+        if view.superseded is not None:
+            handover.stand_down(turn, view.superseded)
+            return self._ended(turn), (*turn.commands, SetTimer(NEXT, None))
         if self._changes_nothing_else(state, view, at, what):
             _take(turn, what)
             assert turn.state.round is not None

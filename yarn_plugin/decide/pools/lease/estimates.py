@@ -9,6 +9,7 @@ leave it a part of a gang.
 from dataclasses import replace
 
 from yarn_plugin.decide.mechanisms.cached_table import CachedTable
+from yarn_plugin.decide.pools.lease import promises
 from yarn_plugin.decide.pools.lease.described import Described
 from yarn_plugin.decide.pools.lease.members import contention
 from yarn_plugin.decide.pools.lease.settings import THEMIS
@@ -30,6 +31,7 @@ def answer_from_table(turn: Turn, app: str, number: int) -> bool:
         return False
     table = member.table.after(turn.at - member.counted_at, with_it)
     rho = table.now(turn.at, contention(turn, app), with_it)
+    rho = promises.believed_rho(turn, app, rho, turn.index.gpus_of(app))
     turn.set_member(app, replace(member, table=table, counted_at=turn.at, rho=rho, estimated_in=number))
     return True
 
@@ -49,23 +51,27 @@ def who_can_use_more(turn: Turn) -> list[str]:
 
 
 def note_estimate(turn: Turn, app: str, estimate: Estimate, described: Described) -> None:
-    """Note what an application says."""
+    """Note what an application says, as far as it is believed."""
+    promises.compare(turn, app, estimate.rho, _promised(turn, app))
     work, most = described.work_s, min(described.max_gpus, len(turn.inventory.places))
     member = replace(
         turn.state.members[app],
-        rho=estimate.rho,
         estimated_in=estimate.round,
         gangs=described.gangs,
         cluster_s=work / most if work > 0 and most > 0 else None,
     )
     turn.set_member(app, member)
+    rho = promises.believed_rho(turn, app, estimate.rho, turn.index.gpus_of(app))
+    turn.set_member(app, replace(member, rho=rho))
 
 
 def note_bid(turn: Turn, app: str, bid: Bid, offer: GpuOffer) -> None:
     """Note a bid table, which answers for its application from now on."""
+    promised = _promised(turn, app)
     member = turn.state.members[app]
     table = CachedTable(bid, member.arrived_at, turn.at, offer.contention, offer.held)
     turn.set_member(app, replace(member, table=table, table_round=bid.round, counted_at=turn.at))
+    promises.compare(turn, app, _rho_with(turn, app, table, turn.index.holds(app)), promised)
 
 
 def count_work(turn: Turn) -> None:
@@ -75,7 +81,7 @@ def count_work(turn: Turn) -> None:
         member = turn.state.members.get(app)
         if member is None or (held == turn.index.holds(app) and gpus == turn.index.gpus_of(app)):
             continue
-        attained = member.attained_gpu_s + gpus * (turn.at - _counted_until(turn, app))
+        attained = member.attained_gpu_s + gpus * (turn.at - turn.counted_until(app))
         member = replace(member, attained_gpu_s=attained, attained_at=turn.at)
         if member.table is not None and member.counted_at < turn.at:
             table = member.table.after(turn.at - member.counted_at, _rho_with(turn, app, member.table, held))
@@ -83,18 +89,16 @@ def count_work(turn: Turn) -> None:
         turn.set_member(app, member)
 
 
-def attained_gpu_s(turn: Turn, app: str) -> float:
-    """The GPU seconds that an application has leased so far, those of jobs that have ended included."""
-    member = turn.state.members[app]
-    return member.attained_gpu_s + turn.index.gpus_of(app) * (turn.at - _counted_until(turn, app))
-
-
-def _counted_until(turn: Turn, app: str) -> float:
-    counted = turn.state.members[app].attained_at
-    if counted is not None:
-        return counted
-    # Leases of an earlier version's journal.
-    return min((held.started_at for held in turn.leases_of(app) if held.started_at is not None), default=turn.at)
+def _promised(turn: Turn, app: str) -> float | None:
+    """What the last table of an application says of what it holds now; None: nothing."""
+    member, holds = turn.state.members[app], turn.index.holds(app)
+    if member.table is None or not holds:
+        return None
+    with_it = _rho_with(turn, app, member.table, holds)
+    if with_it is None or with_it == member.table.bid.rho:
+        # None of what was promised is there.
+        return None
+    return member.table.after(turn.at - member.counted_at, with_it).now(turn.at, contention(turn, app), with_it)
 
 
 def _rho_with(turn: Turn, app: str, table: CachedTable, holds: Gpus) -> float | None:

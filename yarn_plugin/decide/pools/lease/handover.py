@@ -17,12 +17,12 @@ from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.auction import Release
-from yarn_plugin.model.causes import LeaseReleased, LeaseVacated, NodeLost, NotPlaced, UseAsked
+from yarn_plugin.model.causes import LeaseReleased, LeaseVacated, NodeLost, NotPlaced, PoolSuperseded, UseAsked
 from yarn_plugin.model.cluster import Use
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.topology import Topology
 
-NODES, RELEASED, LEASE_END = "nodes", "released", "lease-end"
+NODES, RELEASED, LEASE_END, SUPERSEDED = "nodes", "released", "lease-end", "superseded"
 
 
 InUse = dict[str, dict[str, int]]
@@ -125,7 +125,8 @@ def release(turn: Turn, app: str, what: Release) -> None:
 def take_back_unplaced(turn: Turn, what: Input) -> None:
     """End leases that are not in use `place_within_s` after they began: YARN could not place their containers.
 
-    The known list may be older than the containers, so they are listed once more before.
+    The known list may be older than the containers, so they are listed once more before, when the ResourceManager
+    answers.
     """
     within, in_use = turn.settings.place_within_s, None
     listed = what.result.app if isinstance(what, Outcome) and isinstance(what.result, ContainersListed) else None
@@ -134,18 +135,31 @@ def take_back_unplaced(turn: Turn, what: Input) -> None:
             continue
         in_use = gpus_in_use(turn) if in_use is None else in_use
         app, machine = held.lease.app, turn.inventory.places[held.gpus[0]].machine
-        used, yarn_app = in_use.get(app), turn.claims[app].yarn_app
-        leased, here = turn.index.on_machine(app, machine), 0 if used is None else used.get(machine, 0)
+        yarn_app = turn.claims[app].yarn_app
+        leased, here = turn.index.on_machine(app, machine), in_use.get(app, {}).get(machine, 0)
         back = list(held.staying)[max(len(held.staying) - max(leased - here, 0), 0) :]
-        if used is None or yarn_app is None or not turn.view.steering or not back:
+        if not back:
             turn.set_lease(replace(held, is_placed=True))
+        elif yarn_app is None or not turn.view.steering:
+            continue
         elif held.listed_at is not None and listed == app:
             turn.set_lease(replace(held, is_placed=True))
             leases.end(turn, held.lease.id, back, NotPlaced(machine, leased, here, within))
+            if len(turn.active()) > 1:
+                # Alone, it would be offered the same again and again.
+                turn.trigger(RELEASED, turn.settings.round_window_s)
         elif held.listed_at is None or held.listed_at + within <= turn.at:
             # Again if there was no answer: the ResourceManager was away, or this arbiter.
             turn.set_lease(replace(held, listed_at=turn.at))
             turn.commands.append(ListContainers(app, yarn_app, UseAsked(app)))
+
+
+def stand_down(turn: Turn, by: str) -> None:
+    """End all leases at once, and the round without a result: another arbiter leases these GPUs. It adopts none of the
+    leases. If this arbiter controls the pool again, it opens a round."""
+    leases.end_all(turn, dict.fromkeys(turn.state.members, PoolSuperseded(by)))
+    turn.change(round=None, open={}, idle={}, excess={})
+    turn.trigger(SUPERSEDED)
 
 
 def end_due(turn: Turn) -> None:

@@ -16,9 +16,14 @@ ARRIVAL, ENDED, REVISED = "arrival", "app-ended", "revised"
 
 
 def update_members(turn: Turn) -> list[str]:
-    """Learn who arrived, who left and who revised its demand. Returns those who left."""
-    known, present = turn.state.members, {app: claim for app, claim in turn.claims.items() if claim.is_registered}
-    new = [app for app in present if app not in known]
+    """Learn who arrived, who left and who revised its demand. Returns those who left.
+
+    An application takes part from when YARN runs its master, which can request containers: what is offered to one that
+    YARN does not know, or that waits for its master, would stay idle. It stays while YARN starts the master again.
+    """
+    known = turn.state.members
+    present = {app: claim for app, claim in turn.claims.items() if claim.is_registered and claim.yarn_app is not None}
+    new = [app for app, claim in present.items() if app not in known and not claim.is_submitted]
     gone = [app for app in known if app not in present]
     revised = [app for app in known if app in present and known[app].demand != demand_of(present[app])]
     if not (new or gone or revised):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.mechanisms.partial_allocation import PartialAllocation, checked_bid
 from yarn_plugin.decide.pools.commands import Ask, Offer, Solve
-from yarn_plugin.decide.pools.lease import allocation, auctioning, choice, estimates, leases, room
+from yarn_plugin.decide.pools.lease import allocation, auctioning, choice, estimates, leases, promises, room
 from yarn_plugin.decide.pools.lease.baselines import Assignments, lease_problem
 from yarn_plugin.decide.pools.lease.inventory import BySlot
 from yarn_plugin.decide.pools.lease.members import contention
@@ -31,9 +31,13 @@ RETRY = "retry"
 
 
 def open_if_due(turn: Turn) -> None:
-    """Open a round if something happened that may allocate GPUs, and there are GPUs and applications."""
+    """Open a round if something happened that may allocate GPUs, and there are GPUs and applications.
+
+    Not while the ResourceManager does not answer: another arbiter may have taken the pool over meanwhile, and no
+    container could be placed.
+    """
     state = turn.state
-    if state.round is not None or state.open_at is None or state.open_at > turn.at:
+    if not turn.view.steering or state.round is not None or state.open_at is None or state.open_at > turn.at:
         return
     apps, triggers = turn.active(), state.triggers
     turn.change(triggers=(), open_at=None)
@@ -206,7 +210,8 @@ def _rhos(turn: Turn, apps: Sequence[str]) -> tuple[tuple[str, float | None], ..
 
 def _standing(turn: Turn, app: str) -> choice.Standing:
     member = turn.state.members[app]
-    ideal = None if member.cluster_s is None else member.cluster_s * contention(turn, app)
+    facts = promises.known(turn, app)
+    ideal = None if member.cluster_s is None or facts.ideal_s is None else facts.ideal_s / promises.discount(turn, app)
     return choice.Standing(app, member.rho, member.estimated_in is not None, turn.at - member.arrived_at, ideal)
 
 
@@ -281,7 +286,8 @@ def _fail(turn: Turn, now: Round, error: str) -> None:
 def _begun(turn: Turn, now: Round) -> LeaseRound:
     """The record of a round, without its result."""
     gpus = sum(map(len, turn.by_slot(now.offer).values()))
-    return LeaseRound(now.number, turn.settings.policy, now.opened_by, gpus, now.rhos)
+    discounted = promises.discounts(turn) if turn.settings.policy == THEMIS else ()
+    return LeaseRound(now.number, turn.settings.policy, now.opened_by, gpus, now.rhos, discounted=discounted)
 
 
 def _finish(turn: Turn, record: LeaseRound | None = None) -> None:

@@ -22,6 +22,7 @@ class Member:
     `cluster_s`: of the jobs in its last estimate, what they can use, and the seconds that they take on the whole pool
     (None: not known). `table`: its last bid, made in round `table_round`; `counted_at`: until when the work done since
     is taken off. `attained_gpu_s`: GPU seconds that it leased until `attained_at` (None: it has held none).
+    `unkept`: what is missing of what its bids promised, in nats (see `promises`).
     """
 
     arrived_at: float
@@ -37,6 +38,7 @@ class Member:
     counted_at: float = 0.0
     attained_gpu_s: float = 0.0
     attained_at: float | None = None
+    unkept: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,6 +178,18 @@ class Turn:
             self._active = [app for app, member in self.state.members.items() if not member.waits]
         return self._active
 
+    def attained_gpu_s(self, app: str) -> float:
+        """The GPU seconds that an application has leased so far, those of jobs that have ended included."""
+        return self.state.members[app].attained_gpu_s + self.index.gpus_of(app) * (self.at - self.counted_until(app))
+
+    def counted_until(self, app: str) -> float:
+        """Until when the GPU seconds of an application are counted in its member."""
+        counted = self.state.members[app].attained_at
+        if counted is not None:
+            return counted
+        # Leases of an earlier version's journal.
+        return min((held.started_at for held in self.leases_of(app) if held.started_at is not None), default=self.at)
+
     def leases_of(self, app: str) -> Iterator[Held]:
         """The leases of an application, those not started included."""
         return self.index.of(app)

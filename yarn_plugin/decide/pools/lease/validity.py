@@ -1,8 +1,7 @@
-"""Estimates come from others: what they may say about their jobs."""
+"""Estimates come from others: what they may say about their jobs. Numbers have the bounds of those in bids, so that
+whatever is computed from them stays finite."""
 
-import math
-from math import inf
-
+from yarn_plugin.decide.mechanisms.partial_allocation.validity import MAX_NUMBER, MIN_NUMBER
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Estimate
 from yarn_plugin.model.gpus import Job
@@ -26,7 +25,7 @@ def checked_estimate(estimate: Estimate) -> Estimate:
 def check_rho(estimate: Estimate) -> None:
     """The same of the rho alone."""
     if estimate.rho is not None:
-        _require_above_zero("rho", estimate.rho)
+        _require_in_bounds("rho", estimate.rho)
 
 
 def checked_jobs(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -44,11 +43,11 @@ def checked_jobs(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
 
 
 def _check_job(field: str, job: Job) -> None:
-    _require_above_zero(f"{field}.iteration_s", job.iteration_s)
+    _require_in_bounds(f"{field}.iteration_s", job.iteration_s)
     for name in ("iterations_left", "iterations_done", "attained_gpu_s"):
         value = getattr(job, name)
-        if not (math.isfinite(value) and value >= 0):
-            raise BadInputError(f"{field}.{name}", value, "must be a finite number that is not negative")
+        if not 0 <= value <= MAX_NUMBER:
+            raise BadInputError(f"{field}.{name}", value, f"must be a number from 0 to {MAX_NUMBER:g}")
     for name in ("min_gpus", "max_gpus", "step_gpus"):
         value = getattr(job, name)
         if not 1 <= value <= MAX_GPUS:
@@ -56,40 +55,44 @@ def _check_job(field: str, job: Job) -> None:
     if job.max_gpus < job.min_gpus:
         raise BadInputError(f"{field}.max_gpus", job.max_gpus, f"must be at least min_gpus, {job.min_gpus}")
     for name in ("slot", "machine", "rack"):
-        _require_above_zero(f"{field}.slowdown.{name}", getattr(job.slowdown, name))
+        _require_in_bounds(f"{field}.slowdown.{name}", getattr(job.slowdown, name))
     for place, (iteration, loss) in enumerate(job.losses):
-        if not (math.isfinite(iteration) and iteration >= 0 and math.isfinite(loss)):
-            expected = "must be an iteration that is not negative and its loss, both finite"
+        if not _is_loss(iteration, loss):
+            expected = f"must be an iteration that is not negative and its loss, both at most {MAX_NUMBER:g}"
             raise BadInputError(f"{field}.losses.{place}", (iteration, loss), expected)
     for place, (model, speed) in enumerate(job.speeds):
-        if not 0 < speed < inf:
-            raise BadInputError(f"{field}.speeds.{place}", (model, speed), "must be a model and a number above 0")
+        if not MIN_NUMBER <= speed <= MAX_NUMBER:
+            expected = f"must be a model and a number from {MIN_NUMBER:g} to {MAX_NUMBER:g}"
+            raise BadInputError(f"{field}.speeds.{place}", (model, speed), expected)
     for place, (slot, gpus) in enumerate(job.held):
-        if gpus < 1:
-            raise BadInputError(
-                f"{field}.held.{place}", (slot, gpus), "must be a slot and a number of GPUs of 1 or more"
-            )
+        if not 1 <= gpus <= MAX_GPUS:
+            expected = f"must be a slot and a number of GPUs from 1 to {MAX_GPUS}"
+            raise BadInputError(f"{field}.held.{place}", (slot, gpus), expected)
 
 
 def _is_valid(job: Job) -> bool:
     """The same without the reason, which takes longer than all else that the controller does with most jobs."""
     slowdown = job.slowdown
     return (
-        0 < job.iteration_s < inf
-        and 0 <= job.iterations_left < inf
-        and 0 <= job.iterations_done < inf
-        and 0 <= job.attained_gpu_s < inf
+        MIN_NUMBER <= job.iteration_s <= MAX_NUMBER
+        and 0 <= job.iterations_left <= MAX_NUMBER
+        and 0 <= job.iterations_done <= MAX_NUMBER
+        and 0 <= job.attained_gpu_s <= MAX_NUMBER
         and 1 <= job.min_gpus <= job.max_gpus <= MAX_GPUS
         and 1 <= job.step_gpus <= MAX_GPUS
-        and 0 < slowdown.slot < inf
-        and 0 < slowdown.machine < inf
-        and 0 < slowdown.rack < inf
-        and (not job.losses or all(0 <= iteration < inf and -inf < loss < inf for iteration, loss in job.losses))
-        and (not job.speeds or all(0 < speed < inf for _, speed in job.speeds))
-        and (not job.held or min([gpus for _, gpus in job.held]) >= 1)
+        and MIN_NUMBER <= slowdown.slot <= MAX_NUMBER
+        and MIN_NUMBER <= slowdown.machine <= MAX_NUMBER
+        and MIN_NUMBER <= slowdown.rack <= MAX_NUMBER
+        and (not job.losses or all(_is_loss(*pair) for pair in job.losses))
+        and (not job.speeds or all(MIN_NUMBER <= speed <= MAX_NUMBER for _, speed in job.speeds))
+        and (not job.held or all(1 <= gpus <= MAX_GPUS for _, gpus in job.held))
     )
 
 
-def _require_above_zero(field: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise BadInputError(field, value, "must be a finite number above 0")
+def _is_loss(iteration: float, loss: float) -> bool:
+    return 0 <= iteration <= MAX_NUMBER and -MAX_NUMBER <= loss <= MAX_NUMBER
+
+
+def _require_in_bounds(field: str, value: float) -> None:
+    if not MIN_NUMBER <= value <= MAX_NUMBER:
+        raise BadInputError(field, value, f"must be a number from {MIN_NUMBER:g} to {MAX_NUMBER:g}")
