@@ -78,7 +78,7 @@ def test_an_unknown_key_is_refused(tmp_path):
         (f"{POOL}max_weight = 0", "pools.sql.max_weight 0: must be above 0"),
         (f"{POOL}max_apps_per_user = 1.5", "pools.sql.max_apps_per_user 1.5: must be an integer"),
         (f'{POOL}grace_s = "long"', "pools.sql.grace_s 'long': must be a number"),
-        (f'{POOL}policy = "fair"', "pools.sql.policy 'fair': must be max_min"),
+        (f'{POOL}policy = "fair"', "pools.sql.policy 'fair': choose one of max_min, max_min_users"),
         ('[[pools]]\nqueue = "root.sql"', "pools #1.name: required"),
         ('[[pools]]\nname = "my sql"\nqueue = "root.sql"', "pools #1.name 'my sql': must consist of letters"),
         ('[[pools]]\nname = "sql"\nqueue = "sql"', "pools.sql.queue 'sql': must be a queue below root"),
@@ -120,3 +120,7 @@ def test_pools_that_may_lease_the_same_gpus_are_refused(tmp_path, first, second,
         assert len(load(path).pools) == 2
     else:
         assert refusal(tmp_path, text).startswith(f"pools: pool more: parameters.{wrong}: pool gpu would lease")
+
+
+def test_a_pool_without_a_policy_is_divided_between_users(tmp_path):
+    assert [one.policy for one in load(None).pools] == ["max_min_users"]
