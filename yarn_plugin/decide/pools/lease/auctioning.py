@@ -9,6 +9,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation import (
 )
 from yarn_plugin.decide.pools.lease.binding import Winner
 from yarn_plugin.decide.pools.lease.inventory import BySlot
+from yarn_plugin.decide.pools.lease.quotas import Quotas
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.errors import BadInputError
@@ -25,8 +26,9 @@ def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
     # The index is of the same GPUs as when they were offered, or else does not know of it.
     is_known = turn.index.offered is not None and turn.index.offered[0] == now.number
     is_whole = is_known or turn.inventory.order.keys() >= {gpu for gpus in offer.values() for gpu in gpus}
-    bids = [_bid(turn, now, app, is_whole) for app in now.bidders]
-    others = [_without_bid(turn, now, app) for app in turn.active() if app not in now.bidders]
+    quotas = Quotas(turn, now)
+    bids = [quotas.bid(_bid(turn, now, app, is_whole)) for app in now.bidders]
+    others = [quotas.without_bid(_without_bid(turn, now, app)) for app in turn.active() if app not in now.bidders]
     return PartialAllocationProblem(
         now.number,
         settings.seed,

@@ -178,6 +178,10 @@ class Turn:
             self._active = [app for app, member in self.state.members.items() if not member.waits]
         return self._active
 
+    def user_of(self, app: str) -> str:
+        """Whose an application is; without a user it is its own."""
+        return (self.claims[app].tenant if app in self.claims else "") or app
+
     def leases_of(self, app: str) -> Iterator[Held]:
         """The leases of an application, those not started included."""
         return self.index.of(app)

@@ -1,0 +1,71 @@
+"""Users of pools whose GPUs are leased: their applications count together, in virtual time."""
+
+from collections import Counter
+
+import pytest
+
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
+from yarn_plugin.drive.training_runs import TrainingRun, simulate
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.gpus import Machine, Slot
+from yarn_plugin.model.loss import SublinearLoss
+from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob, TrainingWorkload
+from yarn_plugin.simulation.training.cluster import TrainingCluster
+
+EIGHT_GPUS = TrainingCluster(tuple(Machine(f"m{n}", "r1", (Slot(f"m{n}/s1", 4),)) for n in (1, 2)))
+FALLING = SublinearLoss(0.0, 1.0, 1.0, 0.0)
+
+
+def app(name, user, *works, arrival_s=0.0, **fields):
+    """A training application with a job of so much work each, in GPU seconds."""
+    jobs = tuple(
+        TrainingJob(str(number), work_s, 1.0, loss=FALLING, **{"max_gpus": 4, **fields})
+        for number, work_s in enumerate(works)
+    )
+    return TrainingApp(name, arrival_s, jobs, user=user)
+
+
+def run(*apps, policy="themis", **options):
+    given = TrainingRun(policy, 1, TrainingWorkload(apps), EIGHT_GPUS, lease_s=100.0, keeps_holdings=True, **options)
+    return simulate(given).outcome
+
+
+def most_held(outcome, *apps):
+    """The most GPUs that these applications held at a time."""
+    changes = Counter()
+    for one in outcome.holdings:
+        if one.app in apps:
+            changes[one.start] += 1
+            changes[one.end] -= 1
+    held, most = 0, 0
+    for at in sorted(changes):
+        held += changes[at]
+        most = max(most, held)
+    return most
+
+
+@pytest.mark.parametrize("f", [0.0, 0.8])
+@pytest.mark.parametrize("policy", ["themis", "tiresias", "srtf", "gandiva", "optimus", "max_min"])
+def test_a_users_applications_hold_no_more_gpus_together_than_allowed(policy, f):
+    """Whether they are won, left over, or kept by who is silent; the others use the rest."""
+    anns = [app(f"ann_{n}", "ann", 300.0, 500.0, arrival_s=10.0 * n) for n in range(3)]
+    bob = app("bob", "bob", 2000.0, 2000.0)
+    limited = run(*anns, bob, policy=policy, f=f, max_gpus_per_user=3)
+    assert most_held(limited, *(one.name for one in anns)) == 3
+    assert limited.unfinished == 0
+    assert most_held(run(*anns, bob, policy=policy, f=f), *(one.name for one in anns)) > 3
+
+
+def test_a_gang_that_its_user_may_not_hold_does_not_keep_smaller_ones_waiting():
+    outcome = run(
+        app("ann_0", "ann", 300.0, min_gpus=4),
+        app("ann_1", "ann", 300.0, max_gpus=2),
+        policy="tiresias",
+        max_gpus_per_user=3,
+    )
+    assert {one.group: one.ended_at for one in outcome.jobs} == {"ann_0": None, "ann_1": 150.0}
+
+
+def test_the_limit_must_be_above_0():
+    with pytest.raises(BadInputError, match="max_gpus_per_user 0: must be above 0"):
+        LeaseSettings(max_gpus_per_user=0)
