@@ -4,6 +4,10 @@ from collections import Counter
 
 import pytest
 
+from yarn_plugin.decide.mechanisms.partial_allocation import AppWithoutBid
+from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import hand_out
+from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
+from yarn_plugin.decide.pools.lease.choice import bidders_of_users
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.drive.training_runs import TrainingRun, simulate
 from yarn_plugin.errors import BadInputError
@@ -69,3 +73,57 @@ def test_a_gang_that_its_user_may_not_hold_does_not_keep_smaller_ones_waiting():
 def test_the_limit_must_be_above_0():
     with pytest.raises(BadInputError, match="max_gpus_per_user 0: must be above 0"):
         LeaseSettings(max_gpus_per_user=0)
+
+
+# Entitlement by user.
+
+
+def part_of_ann(entitlement, max_gpus, f, *anns):
+    """Ann's part of the GPU time while both users want all GPUs."""
+    work = [4000.0] * 10
+    outcome = run(*anns, app("bob", "bob", *work, max_gpus=max_gpus), f=f, entitlement=entitlement)
+    until = 3000.0
+    held = Counter()
+    for one in outcome.holdings:
+        held[one.app.partition("_")[0]] += max(min(one.end, until) - one.start, 0.0)
+    return held["ann"] / held.total()
+
+
+@pytest.mark.parametrize(("max_gpus", "f"), [(1, 0.5), (4, 0.8)])
+def test_a_search_split_into_ten_gains_at_most_5_percent_of_its_gpu_time(max_gpus, f):
+    whole = app("ann", "ann", *[4000.0] * 10, max_gpus=max_gpus)
+    split = [app(f"ann_{n}", "ann", 4000.0, max_gpus=max_gpus) for n in range(10)]
+    fair = part_of_ann("user", max_gpus, f, whole)
+    assert 0.95 * fair <= part_of_ann("user", max_gpus, f, *split) <= 1.05 * fair
+    assert part_of_ann("application", max_gpus, f, *split) > 1.2 * fair
+
+
+def test_what_others_do_not_want_is_left_to_a_user_with_many_applications():
+    anns = [app(f"ann_{n}", "ann", 300.0, max_gpus=1) for n in range(10)]
+    outcome = run(*anns, app("bob", "bob", 700.0, max_gpus=1), entitlement="user")
+    assert most_held(outcome, *(one.name for one in anns)) == 7
+    assert outcome.unfinished == 0
+
+
+def test_the_offer_goes_to_the_worst_users():
+    users = {"a1": "ann", "a2": "ann", "a3": "ann", "b": "bob", "c": "cat"}
+    ranked = ["a1", "a2", "b", "a3", "c"]
+    assert bidders_of_users(ranked, users, f=0.8, each=2) == ("a1", "a2")
+    assert bidders_of_users(ranked, users, f=0.5, each=9) == ("a1", "a2", "b", "a3")
+    assert bidders_of_users(ranked, users, f=0.0, each=1) == ("a1", "b", "c")
+    assert bidders_of_users(ranked, users, f=0.0, each=9, most=2) == ("a1", "a2")
+
+
+@pytest.mark.parametrize("round", range(5))
+def test_applications_of_one_user_take_turns_at_leftovers(round):
+    offer = Offer(EIGHT_GPUS.machines)
+    anns = [AppWithoutBid(f"ann_{n}", 1, user="ann") for n in range(9)]
+    bob = AppWithoutBid("bob", 4, user="bob")
+    eve = AppWithoutBid("eve", 9, user="eve", comes_last=True)
+    found, idle = hand_out(offer, dict(zip(offer.slots, offer.slot_gpus, strict=True)), [*anns, bob, eve], 1, round)
+    got = Counter()
+    for one in found:
+        got[one.app.partition("_")[0]] += sum(count for _, count in one.gpus)
+    # Bob takes what he can use in his first turn, as an application without users does.
+    assert got == {"ann": 4, "bob": 4}
+    assert not idle

@@ -25,23 +25,31 @@ def hand_out(
 
     In an order drawn at random (thesis, Pseudocode 3, line 20) each application takes what it can use on one machine,
     on several only if none has room for its gang; this repeats until nobody can use more. The thesis does not say
-    which machine: it is where the application holds GPUs, else in a rack where it does, if these have room.
+    which machine: it is where the application holds GPUs, else in a rack where it does, if these have room. Those of
+    one user take turns: each time around, the first of them that can use more.
     """
     left = _Left(offer, free)
     got: dict[str, dict[str, int]] = {}
     by_name = {app.app: app for app in apps}
     numbers = {app.app: _numbers(app) for app in apps}
-    waiting = draw_order(seed, round, list(by_name))
-    while waiting:
+    first = draw_order(seed, round, [app.app for app in apps if not app.comes_last])
+    last = draw_order(seed, round, [app.app for app in apps if app.comes_last])
+    while waiting := first or last:
         still: list[str] = []
+        served: set[str] = set()
         for name in waiting:
+            user = by_name[name].user or name
+            if user in served:
+                still.append(name)
+                continue
             had = sum(got.get(name, {}).values())
             usable_more = [n - had for n in numbers[name] if n > had]
             if usable_more and usable_more[0] <= left.total:
                 for slot, gpus in left.take(by_name[name], got.setdefault(name, {}), usable_more).items():
                     got[name][slot] = got[name].get(slot, 0) + gpus
                 still.append(name)
-        waiting = still
+                served.add(user)
+        first, last = (still, last) if first else (first, still)
     wanted = any(n > sum(got.get(name, {}).values()) for name, many in numbers.items() for n in many[-1:])
     return (
         tuple(Leftover(name, tuple(sorted(got[name].items()))) for name in sorted(got)),

@@ -40,13 +40,19 @@ class AppBid:
 
 @dataclass(frozen=True, slots=True)
 class AppWithoutBid:
-    """An application that does not bid in this round. `wants`: how many GPUs beyond `held` it could use."""
+    """An application that does not bid in this round. `wants`: how many GPUs beyond `held` it could use.
+
+    `user`: those of one user take turns; empty: it is its own. `comes_last`: its user bids, so it gets what the others
+    cannot use.
+    """
 
     app: str
     wants: int
     held: Gpus = ()
     expiring: Gpus = ()
     gangs: tuple[Gang, ...] = ()
+    user: str = ""
+    comes_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

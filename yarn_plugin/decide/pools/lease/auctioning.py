@@ -1,5 +1,7 @@
 """The auction of a round as a problem for the solver."""
 
+from dataclasses import replace
+
 from yarn_plugin.decide.mechanisms.partial_allocation import (
     AppBid,
     AppWithoutBid,
@@ -28,7 +30,11 @@ def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
     is_whole = is_known or turn.inventory.order.keys() >= {gpu for gpus in offer.values() for gpu in gpus}
     quotas = Quotas(turn, now)
     bids = [quotas.bid(_bid(turn, now, app, is_whole)) for app in now.bidders]
+    by_user = turn.settings.entitlement == "user"
+    bidding = {turn.user_of(app) for app in now.bidders if app in turn.state.members} if by_user else set()
     others = [quotas.without_bid(_without_bid(turn, now, app)) for app in turn.active() if app not in now.bidders]
+    if by_user:
+        others = [replace(one, user=(user := turn.user_of(one.app)), comes_last=user in bidding) for one in others]
     return PartialAllocationProblem(
         now.number,
         settings.seed,

@@ -1,4 +1,4 @@
-"""How many GPUs the applications of one user may lease together (`max_gpus_per_user`).
+"""How many GPUs the applications of one user may lease together (`max_gpus_per_user`), and win by bids (`entitlement`).
 
 Before a round is solved, what each user may still win is set aside for its applications, in their order. So neither
 bids, nor leftovers, nor payments that are offered again exceed it, and others may win the rest in the same round.
@@ -6,6 +6,7 @@ GPUs that are being vacated do not count.
 """
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 from yarn_plugin.decide.mechanisms.partial_allocation import AppBid, AppWithoutBid
@@ -18,13 +19,15 @@ class Quotas:
     """What each user may win in a round beside its leases that go on, less what is set aside."""
 
     def __init__(self, turn: Turn, now: Round) -> None:
-        self._turn, self._left = turn, dict[str, int]()
-        if turn.settings.max_gpus_per_user is not None:
-            for app in turn.state.members:
-                going_on = [one for one in turn.leases_of(app) if one.lease.id not in now.ending]
-                user = turn.user_of(app)
-                self._left.setdefault(user, turn.settings.max_gpus_per_user)
-                self._left[user] -= sum(len(one.staying) for one in going_on)
+        self._turn, self._held, self._left = turn, Counter[str](), dict[str, int]()
+        most = turn.settings.max_gpus_per_user
+        if most is None and turn.settings.entitlement == "application":
+            return
+        for app in turn.state.members:
+            going_on = [one for one in turn.leases_of(app) if one.lease.id not in now.ending]
+            self._held[turn.user_of(app)] += sum(len(one.staying) for one in going_on)
+        if most is not None:
+            self._left = {user: most - held for user, held in self._held.items()}
 
     def left(self, app: str) -> float:
         """How many GPUs an application may win."""
@@ -37,12 +40,24 @@ class Quotas:
 
     def bid(self, bid: AppBid) -> AppBid:
         """A bid without the rows that its user may not win; its largest row is set aside."""
-        if not self._left or bid.app not in self._turn.state.members:
+        if not self._held or bid.app not in self._turn.state.members:
             return bid
-        left = self.left(bid.app)
-        rows = tuple(row for row in bid.rows if sum(piece.gpus for piece in row.pieces) <= left)
-        self.take(bid.app, max([sum(piece.gpus for piece in row.pieces) for row in rows], default=0))
-        return replace(bid, rows=rows)
+        sizes = [sum(piece.gpus for piece in row.pieces) for row in bid.rows]
+        left = min(self.left(bid.app), self._part_left(bid.app, min(sizes, default=0)))
+        most = max([size for size in sizes if size <= left], default=0)
+        self.take(bid.app, most)
+        self._held[self._turn.user_of(bid.app)] += most
+        rows = tuple(row for row, size in zip(bid.rows, sizes, strict=True) if size <= left)
+        return bid if len(rows) == len(bid.rows) else replace(bid, rows=rows)
+
+    def _part_left(self, app: str, smallest: int) -> float:
+        """What a user with several applications may win by bids where users are entitled to equal parts: the rest of
+        its part; one that holds nothing, at least the smallest row."""
+        user = self._turn.user_of(app)
+        if self._turn.settings.entitlement == "application" or self._turn.users()[user] <= 1:
+            return math.inf
+        held = self._held[user]
+        return self._turn.equal_part() - held if held else max(self._turn.equal_part(), smallest)
 
     def without_bid(self, app: AppWithoutBid) -> AppWithoutBid:
         """An application that may get leftovers wants no more than its user may win; that is set aside."""
