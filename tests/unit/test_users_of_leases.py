@@ -1,16 +1,20 @@
 """Users of pools whose GPUs are leased: their applications count together, in virtual time."""
 
+import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from yarn_plugin.decide.mechanisms.partial_allocation import AppWithoutBid
+from yarn_plugin.decide.arbiter import BUILT_IN
+from yarn_plugin.decide.mechanisms.partial_allocation import AppOfUser, AppWithoutBid, PartialAllocationProblem
 from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import hand_out
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
 from yarn_plugin.decide.pools.lease.choice import bidders_of_users
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.drive.training_runs import TrainingRun, simulate
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.journal.codec import Codec
 from yarn_plugin.model.gpus import Machine, Slot
 from yarn_plugin.model.loss import SublinearLoss
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob, TrainingWorkload
@@ -117,9 +121,9 @@ def test_the_offer_goes_to_the_worst_users():
 @pytest.mark.parametrize("round", range(5))
 def test_applications_of_one_user_take_turns_at_leftovers(round):
     offer = Offer(EIGHT_GPUS.machines)
-    anns = [AppWithoutBid(f"ann_{n}", 1, user="ann") for n in range(9)]
-    bob = AppWithoutBid("bob", 4, user="bob")
-    eve = AppWithoutBid("eve", 9, user="eve", comes_last=True)
+    anns = [AppOfUser(f"ann_{n}", 1, user="ann", comes_last=False) for n in range(9)]
+    bob = AppOfUser("bob", 4, user="bob", comes_last=False)
+    eve = AppOfUser("eve", 9, user="eve", comes_last=True)
     found, idle = hand_out(offer, dict(zip(offer.slots, offer.slot_gpus, strict=True)), [*anns, bob, eve], 1, round)
     got = Counter()
     for one in found:
@@ -127,3 +131,13 @@ def test_applications_of_one_user_take_turns_at_leftovers(round):
     # Bob takes what he can use in his first turn, as an application without users does.
     assert got == {"ann": 4, "bob": 4}
     assert not idle
+
+
+def test_problems_are_journaled_with_users_only_where_they_count():
+    """So the decisions of journals without `entitlement` stay the same to the byte."""
+    codec = Codec(BUILT_IN.tags())
+    plain = PartialAllocationProblem(1, 1, EIGHT_GPUS.machines, (), (AppWithoutBid("a", 2),))
+    by_user = replace(plain, without_bid=(AppOfUser("a", 2, user="ann", comes_last=True), AppWithoutBid("b", 1)))
+    for problem in (plain, by_user):
+        assert codec.read(json.loads(codec.dump(problem))) == problem
+    assert set(codec.write(plain)["without_bid"][0]) == {"app", "wants", "held", "expiring", "gangs"}

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
 
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
-from yarn_plugin.decide.mechanisms.partial_allocation.problem import AppWithoutBid, Idle, Leftover
+from yarn_plugin.decide.mechanisms.partial_allocation.problem import AppOfUser, AppWithoutBid, Idle, Leftover
 from yarn_plugin.decide.mechanisms.partial_allocation.rounding import usable
 from yarn_plugin.decide.mechanisms.partial_allocation.slots import added, from_slots
 from yarn_plugin.model.gpus import total
@@ -32,13 +32,15 @@ def hand_out(
     got: dict[str, dict[str, int]] = {}
     by_name = {app.app: app for app in apps}
     numbers = {app.app: _numbers(app) for app in apps}
-    first = draw_order(seed, round, [app.app for app in apps if not app.comes_last])
-    last = draw_order(seed, round, [app.app for app in apps if app.comes_last])
+    users = {app.app: app.user for app in apps if isinstance(app, AppOfUser)}
+    later = {app.app for app in apps if isinstance(app, AppOfUser) and app.comes_last}
+    first = draw_order(seed, round, [name for name in by_name if name not in later])
+    last = draw_order(seed, round, list(later))
     while waiting := first or last:
         still: list[str] = []
         served: set[str] = set()
         for name in waiting:
-            user = by_name[name].user or name
+            user = users.get(name, name)
             if user in served:
                 still.append(name)
                 continue

@@ -40,19 +40,22 @@ class AppBid:
 
 @dataclass(frozen=True, slots=True)
 class AppWithoutBid:
-    """An application that does not bid in this round. `wants`: how many GPUs beyond `held` it could use.
-
-    `user`: those of one user take turns; empty: it is its own. `comes_last`: its user bids, so it gets what the others
-    cannot use.
-    """
+    """An application that does not bid in this round. `wants`: how many GPUs beyond `held` it could use."""
 
     app: str
     wants: int
     held: Gpus = ()
     expiring: Gpus = ()
     gangs: tuple[Gang, ...] = ()
-    user: str = ""
-    comes_last: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppOfUser(AppWithoutBid):
+    """One where users count: those of one `user` take turns. `comes_last`: its user bids, so it gets what the others
+    cannot use. A type of its own, so that problems without users are journaled as before."""
+
+    user: str
+    comes_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class PartialAllocationProblem:
     seed: int
     machines: tuple[Machine, ...]
     bids: tuple[AppBid, ...]
-    without_bid: tuple[AppWithoutBid, ...] = ()
+    without_bid: tuple[AppOfUser | AppWithoutBid, ...] = ()
     work_limit: int = 20_000
     rounding: Rounding = "up"
     exact_shares: bool = False

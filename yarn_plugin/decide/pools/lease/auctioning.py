@@ -1,9 +1,10 @@
 """The auction of a round as a problem for the solver."""
 
-from dataclasses import replace
+from collections.abc import Iterable
 
 from yarn_plugin.decide.mechanisms.partial_allocation import (
     AppBid,
+    AppOfUser,
     AppWithoutBid,
     PartialAllocation,
     PartialAllocationProblem,
@@ -30,11 +31,9 @@ def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
     is_whole = is_known or turn.inventory.order.keys() >= {gpu for gpus in offer.values() for gpu in gpus}
     quotas = Quotas(turn, now)
     bids = [quotas.bid(_bid(turn, now, app, is_whole)) for app in now.bidders]
-    by_user = turn.settings.entitlement == "user"
-    bidding = {turn.user_of(app) for app in now.bidders if app in turn.state.members} if by_user else set()
     others = [quotas.without_bid(_without_bid(turn, now, app)) for app in turn.active() if app not in now.bidders]
-    if by_user:
-        others = [replace(one, user=(user := turn.user_of(one.app)), comes_last=user in bidding) for one in others]
+    if settings.entitlement == "user":
+        others = _of_users(turn, now, others)
     return PartialAllocationProblem(
         now.number,
         settings.seed,
@@ -77,6 +76,16 @@ def _without_bid(turn: Turn, now: Round, app: str) -> AppWithoutBid:
     held, expiring = _held(turn, now, app)
     wants = max(_most(turn, app) - total(held), 0)
     return AppWithoutBid(app, wants, held, expiring, turn.state.members[app].gangs)
+
+
+def _of_users(turn: Turn, now: Round, apps: Iterable[AppWithoutBid]) -> list[AppWithoutBid]:
+    """The same with their users; those of users who bid come last."""
+    bidding = {turn.user_of(app) for app in now.bidders if app in turn.state.members}
+    return [
+        AppOfUser(one.app, one.wants, one.held, one.expiring, one.gangs, user=user, comes_last=user in bidding)
+        for one in apps
+        for user in [turn.user_of(one.app)]
+    ]
 
 
 def _held(turn: Turn, now: Round, app: str) -> tuple[Gpus, Gpus]:
