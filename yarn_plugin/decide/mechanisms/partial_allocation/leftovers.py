@@ -54,7 +54,7 @@ def hand_out(
     numbers = {app.app: _numbers(app) for app in apps} | {one.app.app: one.numbers() for one in bidders}
     paid = {one.app.app: dict(one.paid) for one in bidders}
     payers = {one.app.app: one.app for one in bidders if one.paid}
-    last = [app for app in apps if isinstance(app, AppOfUser) and app.comes_last]
+    last: list[AppWithoutBid] = [app for app in apps if isinstance(app, AppOfUser) and app.comes_last]
     turns = [[app for app in apps if app not in last], [one.app for one in bidders if not one.paid]]
     turns += [[payers[name]] for name in draw_order(seed, round, list(payers))]
     turns += [last]
