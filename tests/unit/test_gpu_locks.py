@@ -46,7 +46,7 @@ def test_a_launcher_waits_until_its_gpu_is_free(tmp_path, agent):
         assert not agent.events
         held.close()
         assert launcher.wait(30) == 0
-    assert [one.type for one in agent.events] == ["started", "reported", "ended"]
+    assert [one.type for one in agent.events] == ["started", "log_read", "reported", "ended"]
 
 
 def test_gpus_with_long_names_are_told_apart(tmp_path):
