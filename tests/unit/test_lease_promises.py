@@ -45,7 +45,7 @@ def liar(**agent):
     return world, eve, others
 
 
-def test_a_rho_that_is_promised_again_and_again_and_never_comes_is_named_and_gains_nothing():
+def test_an_application_that_keeps_breaking_its_promises_is_named_and_gains_nothing():
     world, eve, others = liar()
     world.wait(6 * 600.0)
     held, each = dict.fromkeys((eve, *others), 0.0), 60.0
@@ -57,7 +57,7 @@ def test_a_rho_that_is_promised_again_and_again_and_never_comes_is_named_and_gai
     named = [record for record in world.rounds() if eve in dict(record.discounted)]
     assert named
     assert not any(app in dict(record.discounted) for record in world.rounds() for app in others)
-    assert f"discounted, as the rho that it promised did not come: {eve} x " in text(named[0])
+    assert f"discounted for a rho worse than promised: {eve} x " in text(named[0])
 
 
 def test_a_rho_with_an_equal_part_of_the_pool_is_bounded():
