@@ -11,7 +11,7 @@ from yarn_plugin.decide.mechanisms.plausible_rho import Known
 HOUR = 3600.0
 
 
-def test_most_with_an_equal_part_follows_from_elapsed_time_and_declared_work():
+def test_the_largest_rho_with_an_equal_part_follows_from_elapsed_time_and_declared_work():
     """Four applications on 16 GPUs; an hour of the whole pool each. An equal part is four GPUs: T_id is four hours."""
     facts = Known(2 * HOUR, HOUR, 0.0, 4.0, 16)
     assert facts.ideal_s == 4 * HOUR

@@ -221,7 +221,7 @@ def init_process_group(backend: str | None = None, **options: Any) -> None:
 
 
 def iteration_done() -> None:
-    """Tell that an iteration has ended, in a program without an optimizer of torch."""
+    """Mark the end of an iteration, in a program without a torch optimizer."""
     if _session is not None:
         _session.iteration_done()
 
