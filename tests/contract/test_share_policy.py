@@ -21,12 +21,14 @@ def vectors(minimum, maxima):
 
 
 def claim(number, drawn):
-    weight, demand, used = drawn
-    return Claim(f"app_{number}", weight, None if demand is None else Demand((demand,)), used)
+    weight, demand, used, user = drawn
+    return Claim(f"app_{number}", weight, None if demand is None else Demand((demand,)), used, tenant=user)
 
 
 demands = st.one_of(st.none(), vectors(0, (8192, 32, 8)))
-drawn_claims = st.tuples(st.floats(0.1, 10.0), demands, vectors(0, (4096, 16, 4)))
+drawn_claims = st.tuples(
+    st.floats(0.1, 10.0), demands, vectors(0, (4096, 16, 4)), st.sampled_from(["ann", "bob", "eve"])
+)
 snapshots = st.builds(
     Snapshot,
     capacity=st.one_of(vectors(1, (65_536, 128, 16)), vectors(0, (65_536, 128, 16)), st.just(Resources())),

@@ -12,7 +12,17 @@ from pydantic import TypeAdapter
 
 from yarn_plugin.api.causes import as_json, text
 from yarn_plugin.model import causes as cause
-from yarn_plugin.model.causes import TAGS, Cause, Causes, Ending, Explanation, Happening, ShareCause, WeightedShare
+from yarn_plugin.model.causes import (
+    TAGS,
+    Cause,
+    Causes,
+    Ending,
+    Explanation,
+    Happening,
+    ShareCause,
+    UserShare,
+    WeightedShare,
+)
 from yarn_plugin.model.resources import Resources
 
 GOLDEN = Path(__file__).with_name("causes.json")
@@ -54,6 +64,9 @@ EXAMPLES = (
     GUARANTEE,
     WeightedShare(1.0, 5.5, 3, 1 / 5.5, 0.48, "others-want-less"),
     WeightedShare(2.5, 5.5, 3, 2.5 / 5.5, 0.25, "own-demand"),
+    UserShare(2, 1.0, 1.0, 1, 0.5, 0.5, "guarantee"),
+    UserShare(3, 2.5, 5.5, 3, 2.5 / 16.5, 0.48, "others-want-less"),
+    UserShare(1, 1.0, 4.0, 2, 0.25, 0.125, "own-demand"),
     ShareCause(Causes((ARRIVED,)), 2, GUARANTEE),
     ShareCause(Causes((cause.AppEnded("app_17"),)), 1, cause.LegacyText("all that there is")),
     cause.OverShare("app_4", ALL, HALF, 15.0),

@@ -48,7 +48,7 @@ def shown_by_the_resource_manager(submitted):
     address = submitted.report["trackingUrl"]
     assert f"/proxy/{submitted.yarn_app}/" in address
     page = requests.get(address, timeout=30)
-    assert "themis_agent_rho" in requests.get(f"{address}metrics", timeout=30).text
+    assert "themis_agent_leases" in requests.get(f"{address}metrics", timeout=30).text
     return checked(page.text)
 
 

@@ -78,7 +78,7 @@ def test_an_unknown_key_is_refused(tmp_path):
         (f"{POOL}max_weight = 0", "pools.sql.max_weight 0: must be above 0"),
         (f"{POOL}max_apps_per_user = 1.5", "pools.sql.max_apps_per_user 1.5: must be an integer"),
         (f'{POOL}grace_s = "long"', "pools.sql.grace_s 'long': must be a number"),
-        (f'{POOL}policy = "fair"', "pools.sql.policy 'fair': must be max_min"),
+        (f'{POOL}policy = "fair"', "pools.sql.policy 'fair': choose one of max_min, max_min_users"),
         ('[[pools]]\nqueue = "root.sql"', "pools #1.name: required"),
         ('[[pools]]\nname = "my sql"\nqueue = "root.sql"', "pools #1.name 'my sql': must consist of letters"),
         ('[[pools]]\nname = "sql"\nqueue = "sql"', "pools.sql.queue 'sql': must be a queue below root"),
@@ -127,3 +127,7 @@ def test_by_default_a_neighbour_keeps_an_eleventh_of_the_pool():
     (pool,) = ArbiterConfig().pools
     most = pool.max_apps_per_user * pool.max_weight
     assert 1 / (1 + most) >= 1 / 11
+
+
+def test_a_pool_without_a_policy_is_divided_between_users(tmp_path):
+    assert [one.policy for one in load(None).pools] == ["max_min_users"]

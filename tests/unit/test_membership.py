@@ -1,8 +1,10 @@
 """Which pool an application belongs to."""
 
+from dataclasses import replace
+
 import pytest
 
-from yarn_plugin.decide.membership import home_of
+from yarn_plugin.decide.membership import home_of, snapshot
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.cluster import ClusterView, YarnApp
 from yarn_plugin.model.resources import Resources
@@ -53,3 +55,14 @@ def test_an_ended_application_belongs_to_no_pool():
     assert home_of(state(), "app_1") is None
     assert home_of(state(), "application_1") is None
     assert home_of(state(registered("app_1", "sql", "root.sql.x"), pools=(NIGHTLY,)), "app_1") is None
+
+
+def test_a_user_has_one_share_under_its_names():
+    """A registered application is its token's user's; an unregistered one that user's too, if its YARN user is."""
+    asked = replace(registered("app_1", "sql", "root.sql.x"), user="alice", yarn_users=("alice", "etl"))
+    known = state(asked, *(replace(running(name, "root.sql.y"), user=name, waiting=True) for name in ("etl", "bob")))
+    assert {claim.app: claim.tenant for claim in snapshot(known, SQL, 0.0).claims} == {
+        "app_1": "alice",
+        "etl": "alice",
+        "bob": "bob",
+    }

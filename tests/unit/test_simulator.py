@@ -9,6 +9,7 @@ from tests.html_checks import checked
 from yarn_plugin import console
 from yarn_plugin.cli import cli
 from yarn_plugin.decide.arbiter import BUILT_IN
+from yarn_plugin.decide.commands import TellShare
 from yarn_plugin.decide.events import ContainersSignalled, LeavesSeen, Solved, TimerFired
 from yarn_plugin.decide.pools.commands import Solve
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -62,6 +63,20 @@ def test_two_applications_share_once_the_second_is_notified(tmp_path):
     assert first.completion_s > 400 / 16 + 3
     assert second.completion_s > 400 / 16 + 3
     assert outcome.containers_signalled == 0
+
+
+@pytest.mark.parametrize(("policy", "each"), [(None, [1 / 6] * 3 + [1 / 2]), ("max_min", [1 / 4] * 4)])
+def test_a_user_with_several_applications_has_one_share(tmp_path, policy, each):
+    """By default; under both policies the journal is decided alike again."""
+    rows = [{"name": f"a{number}", "user": "ann"} for number in range(3)] + [{"name": "b", "user": "bob"}]
+    journal, taken = UncompactedJournal(), []
+    Simulation(cluster(), submissions(tmp_path, *rows), policy, journal=journal, on_decision=taken.append).run()
+    told = [one for decided in taken for one in decided.commands if isinstance(one, TellShare)]
+    # Until the first of the four ends; bob's does not change while ann's arrive.
+    until_full = told[: max(place for place, one in enumerate(told) if one.share.apps == 4) + 1]
+    shares = {one.app: one.share.grant.guarantee_fraction for one in until_full}
+    assert sorted(shares.values()) == pytest.approx(each)
+    assert rerun_records(list(journal.read())).first_difference() is None
 
 
 def test_an_application_that_ignores_its_share_loses_containers(tmp_path):

@@ -193,6 +193,10 @@ class PlannedWork(dist.Work):  # type: ignore[misc]
         return future.then(lambda ended: ended.wait())
 
 
+_not_compiled = torch.compiler.disable
+"""torch.compile takes a group for opaque: its compiler cannot go on in code that uses the group's own attributes."""
+
+
 class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
     """The operations of one group. `number`: of the group among those of this process. `close`: ends all of them."""
 
@@ -246,6 +250,7 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     # Operations that can become several motifs
 
+    @_not_compiled
     def allreduce(self, tensors: list[Any], opts: Any = None) -> PlannedWork:
         """All-reduce, in place."""
         opts = dist.AllreduceOptions() if opts is None else opts
@@ -280,6 +285,7 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
 
         return self._call(Kind.ALL_REDUCE, flat, begin, tensors)
 
+    @_not_compiled
     def broadcast(self, tensors: list[Any], opts: Any = None) -> PlannedWork:
         """Broadcast, in place."""
         if len(tensors) != 1 or not tensors[0].is_contiguous():
@@ -292,6 +298,7 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
 
         return self._call(Kind.BROADCAST, flat, begin, tensors)
 
+    @_not_compiled
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> PlannedWork:
         """Gather the inputs of all, one after the other, in `output`."""
         if not (output.is_contiguous() and input.is_contiguous()):
@@ -306,6 +313,7 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
 
         return self._call(Kind.ALL_GATHER, flat, begin, [output], parts.unpack)
 
+    @_not_compiled
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> PlannedWork:
         """Reduce, and leave each process its part of the result in `output`."""
         opts = dist.ReduceScatterOptions() if opts is None else opts
@@ -322,6 +330,7 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
 
         return self._call(Kind.REDUCE_SCATTER, input, begin, [output])
 
+    @_not_compiled
     def all_to_all_single(
         self, output: Any, input: Any, output_split_sizes: list[int], input_split_sizes: list[int], opts: Any = None
     ) -> PlannedWork:
@@ -352,14 +361,17 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     # Operations that are executed as they are called
 
+    @_not_compiled
     def allgather(self, outputs: list[list[Any]], inputs: list[Any], opts: Any = None) -> PlannedWork:
         """All-gather into lists of tensors."""
         return self._as_called("allgather", outputs, outputs, inputs)
 
+    @_not_compiled
     def reduce_scatter(self, outputs: list[Any], inputs: list[list[Any]], opts: Any = None) -> PlannedWork:
         """Reduce-scatter of lists of tensors."""
         return self._as_called("reduce_scatter", outputs, outputs, inputs, opts or dist.ReduceScatterOptions())
 
+    @_not_compiled
     def alltoall(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> PlannedWork:
         """All-to-all of lists of tensors, each as large as it is."""
         sizes = [[one.numel() for one in tensors] for tensors in (outputs, inputs)]
@@ -379,26 +391,32 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
             "alltoall",
         )
 
+    @_not_compiled
     def reduce(self, tensors: list[Any], opts: Any = None) -> PlannedWork:
         """Reduce to one process."""
         return self._as_called("reduce", tensors, tensors, opts)
 
+    @_not_compiled
     def gather(self, outputs: list[list[Any]], inputs: list[Any], opts: Any = None) -> PlannedWork:
         """Gather in one process."""
         return self._as_called("gather", outputs, outputs, inputs, opts)
 
+    @_not_compiled
     def scatter(self, outputs: list[Any], inputs: list[list[Any]], opts: Any = None) -> PlannedWork:
         """Scatter from one process."""
         return self._as_called("scatter", outputs, outputs, inputs, opts)
 
+    @_not_compiled
     def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> PlannedWork:
         """All-reduce several tensors."""
         return self._as_called("allreduce_coalesced", tensors, tensors, opts)
 
+    @_not_compiled
     def all_gather_single_coalesced(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> PlannedWork:
         """Gather several tensors, each in a tensor of its own."""
         return self._as_called("all_gather_single_coalesced", outputs, outputs, inputs)
 
+    @_not_compiled
     def reduce_scatter_single_coalesced(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> PlannedWork:
         """Reduce-scatter several tensors."""
         return self._as_called("reduce_scatter_single_coalesced", outputs, outputs, inputs, opts)
@@ -406,18 +424,22 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
     allgather_into_tensor_coalesced = all_gather_single_coalesced
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
+    @_not_compiled
     def barrier(self, opts: Any = None) -> PlannedWork:
         """Wait for all."""
         return self._as_called("barrier", [])
 
+    @_not_compiled
     def send(self, tensors: list[Any], destination: int, tag: int) -> Any:
         """Send to one process, beside the operations of all."""
         return self._connections.direct.send(tensors, destination, tag)
 
+    @_not_compiled
     def recv(self, tensors: list[Any], source: int, tag: int) -> Any:
         """Receive from one process."""
         return self._connections.direct.recv(tensors, source, tag)
 
+    @_not_compiled
     def recv_anysource(self, tensors: list[Any], tag: int) -> Any:
         """Receive from any process."""
         return self._connections.direct.recv_anysource(tensors, tag)

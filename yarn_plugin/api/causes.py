@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any, assert_never
 
 from yarn_plugin.model import causes as cause
-from yarn_plugin.model.causes import TAGS, Cause, Causes, Happening, LeaseCause, ShareCause, WeightedShare
+from yarn_plugin.model.causes import TAGS, Cause, Causes, Happening, LeaseCause, ShareCause, UserShare, WeightedShare
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.quantities import count
 
@@ -16,8 +16,11 @@ def text(why: Cause) -> str:
             return f"{text(causes)}; the pool now has {count(apps, 'application')} ({text(explanation)})"
         case Causes(named, more):
             return "; ".join([*map(_happening, named), *([f"{more} more"] if more else [])])
-        case WeightedShare():
-            return _weighted_share(why)
+        case WeightedShare(weight, total):
+            return _share(f"weight {weight:g} of a total of {total:g}", why)
+        case UserShare(users, weight, total, apps):
+            within = f", weight {weight:g} of a total of {total:g} of the user's applications" if apps > 1 else ""
+            return _share(f"1 of {count(users, 'user')}{within}", why)
         case cause.OverShare(app, holds, share, overstay_s):
             over = f"{app} has been over its share for {overstay_s:g} s (preempt_after_s) while others wait"
             return f"{over}: it holds {holds}, its share is {share}"
@@ -159,8 +162,8 @@ def _happening(what: Happening) -> str:
             assert_never(what)
 
 
-def _weighted_share(why: WeightedShare) -> str:
-    guaranteed = f"weight {why.weight:g} of a total of {why.total_weight:g}: guarantee {why.guarantee:.1%}"
+def _share(of: str, why: WeightedShare | UserShare) -> str:
+    guaranteed = f"{of}: guarantee {why.guarantee:.1%}"
     entitlement = f"{why.entitlement:.1%}"
     match why.entitled_by:
         case "others-want-less":

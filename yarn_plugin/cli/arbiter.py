@@ -83,7 +83,7 @@ def arbiter(
       [[pools]]
       name = "sql"
       queue = "root.sql"          # create it with `yarn-plugin queues apply`
-      policy = "max_min"
+      policy = "max_min_users"    # equal between users; max_min: by weight between applications
       grace_s = 10                # seconds from notification to enforcement
       preempt_after_s = 15        # over the share for so long while others wait: killed
 

@@ -97,7 +97,8 @@ def _compare(recorded: RecordedTraining, policies: list[str], json_file: Path | 
     runs = [
         TrainingRun(
             policy, settings.seed, recorded.workload, recorded.cluster, settings.f, settings.lease_s,
-            payments=settings.payments, max_bidders=settings.max_bidders,
+            payments=settings.payments, max_bidders=settings.max_bidders, max_gpus_per_user=settings.max_gpus_per_user,
+            entitlement=settings.entitlement,
         )
         for policy in dict.fromkeys([settings.policy, *policies])
     ]  # fmt: skip

@@ -25,7 +25,7 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.decide.membership import home_of, is_quiet, pool_of, view_of
 from yarn_plugin.decide.observations import forget, learn
-from yarn_plugin.decide.policies import max_min
+from yarn_plugin.decide.policies import max_min, max_min_users
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.pools import advance, lease, share
 from yarn_plugin.decide.pools.controller import Registry
@@ -51,7 +51,9 @@ from yarn_plugin.model.causes import (
 from yarn_plugin.model.share import Pool
 
 BUILT_IN = Registry(
-    {kind.name: kind for kind in (share.KIND, lease.KIND)}, {"max_min": max_min}, lease_policies=LEASE_POLICIES
+    {kind.name: kind for kind in (share.KIND, lease.KIND)},
+    {"max_min": max_min, "max_min_users": max_min_users},
+    lease_policies=LEASE_POLICIES,
 )
 """The built-in controllers and policies. Drivers add those of entry points (see `yarn_plugin.drive.registry`)."""
 

@@ -1,7 +1,7 @@
 """The members of a pool, their claims, and the capacity to divide."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 from yarn_plugin.decide.policies import Snapshot
@@ -91,6 +91,17 @@ def _expected(state: State, pool: Pool) -> list[list[Registration]]:
     return [sorted(mine, key=lambda one: (one.registered_at, one.id)) for mine in users.values()]
 
 
+def _users(state: State) -> dict[str, str]:
+    """Whose applications those of a YARN user are, where that is not the user of the same name.
+
+    An application's user (`Claim.tenant`) is the one whose token registered it; an unregistered one's is the user who
+    has registered applications and to whom the configuration gives its YARN user (the first by name), else its YARN
+    user. So a user has one share under several names.
+    """
+    known = sorted({(one.user, one.yarn_users) for one in state.registered.values() if one.yarn_users}, reverse=True)
+    return {yarn_user: user for user, yarn_users in known for yarn_user in yarn_users or ()}
+
+
 def is_quiet(app: YarnApp) -> bool:
     """Whether an application is idle: it holds only its master and requests nothing."""
     return not app.waiting and not app.pending and app.containers <= 1
@@ -105,10 +116,10 @@ def _claims(state: State, pool: Pool, now: float) -> Iterator[tuple[tuple[float,
         if registration.pool == pool.name:
             claim = _registered_claim(registration, state.cluster.apps.get(known), pool, names)
             yield (registration.registered_at, app), claim
-    taken = set(state.yarn_apps.values())
+    taken, users = set(state.yarn_apps.values()), _users(state)
     for running in state.cluster.apps.values():
         if running.id not in taken and pool_of(state, running.queue) == pool and _counts(state, pool, running, now):
-            yield (running.started_at, running.id), _unregistered_claim(running, pool, names)
+            yield (running.started_at, running.id), _unregistered_claim(running, pool, names, users)
 
 
 def _expected_claim(expected: Sequence[Registration]) -> Claim:
@@ -142,7 +153,7 @@ def _registered_claim(known: Registration, running: YarnApp | None, pool: Pool, 
     )
 
 
-def _unregistered_claim(running: YarnApp, pool: Pool, names: frozenset[str]) -> Claim:
+def _unregistered_claim(running: YarnApp, pool: Pool, names: frozenset[str], users: Mapping[str, str]) -> Claim:
     used = running.used.only(names)
     # The demand of an application without a master is not known yet: it is not limited to its first request.
     demand = None if running.waiting else Demand(((running.used + running.pending).only(names),))
@@ -151,7 +162,7 @@ def _unregistered_claim(running: YarnApp, pool: Pool, names: frozenset[str]) -> 
         1.0,
         demand,
         used,
-        tenant=running.user,
+        tenant=users.get(running.user, running.user),
         arrived_at=running.started_at,
         yarn_app=running.id,
         queue=_leaf_of(running, pool),

@@ -67,7 +67,7 @@ class PoolSection(Section):
     name: Annotated[str, matching(r"[A-Za-z0-9_-]+", "must consist of letters, digits, - and _")]
     queue: Annotated[str, matching(r"root\.\S+", "must be a queue below root, such as root.sql")]
     resources: list[str] = Field(default=["memory-mb", "vcores"], min_length=1)
-    policy: str = "max_min"
+    policy: str = "max_min_users"
     grace_s: Seconds = 10.0
     preempt_after_s: Seconds = 15.0
     idle_timeout_s: Seconds = 5.0

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from typing import Literal
 
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
-from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import THEMIS, Entitlement, LeaseSettings
 from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation, SimulationError
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.errors import ReportedError, describe
@@ -34,7 +34,8 @@ class TrainingRun:
     `bidders`: whether applications or their jobs bid and hold leases. `lease_s`: the length of a lease. `payments`:
     winners pay by leaving a part of what they won. `max_bidders`: of a round. `error`: of the applications' estimates.
     `liars`: the names of applications that exaggerate their slowdowns by the fraction `lie`. `rounding`: to which whole
-    number of GPUs what a winner keeps is rounded. `round_window_s`: see `LeaseSettings`.
+    number of GPUs what a winner keeps is rounded. `round_window_s`, `max_gpus_per_user`, `entitlement`: see
+    `LeaseSettings`.
     """
 
     policy: str
@@ -53,6 +54,8 @@ class TrainingRun:
     keeps_holdings: bool = False
     rounding: Rounding = "up"
     round_window_s: float = 0.0
+    max_gpus_per_user: int | None = None
+    entitlement: Entitlement = "application"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,8 @@ def _settings(run: TrainingRun) -> LeaseSettings:
     return LeaseSettings(
         policy=run.policy, f=run.f, lease_s=run.lease_s, grace_s=0.0, round_window_s=run.round_window_s,
         decide_s=0.0, place_within_s=0.0, seed=run.seed, payments=run.payments,
-        max_bidders=run.max_bidders, rounding=run.rounding,
+        max_bidders=run.max_bidders, rounding=run.rounding, max_gpus_per_user=run.max_gpus_per_user,
+        entitlement=run.entitlement,
     )  # fmt: skip
 
 

@@ -266,7 +266,23 @@ class WeightedShare:
     kind: Literal["weighted-share"] = "weighted-share"
 
 
-Explanation = WeightedShare | LegacyText
+@dataclass(frozen=True, slots=True)
+class UserShare:
+    """Max-min between users: each of `users` is guaranteed the same, of which `weight` of the `total_weight` of its
+    `apps` applications guarantees this one a fraction of the pool. `entitlement`, `entitled_by`: see `WeightedShare`;
+    the others may be the user's own applications."""
+
+    users: int
+    weight: float
+    total_weight: float
+    apps: int
+    guarantee: float
+    entitlement: float
+    entitled_by: Literal["guarantee", "others-want-less", "own-demand"]
+    kind: Literal["user-share"] = "user-share"
+
+
+Explanation = WeightedShare | UserShare | LegacyText
 """A policy's explanation of a grant."""
 
 
@@ -499,6 +515,7 @@ Cause = (
     Happening
     | Causes
     | WeightedShare
+    | UserShare
     | ShareCause
     | OverShare
     | Preempted

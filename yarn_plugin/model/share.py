@@ -87,11 +87,12 @@ class Claim:
     """A claim to a part of a pool, by an application or one of its jobs (key: `app` and `job`).
 
     `demand` None: unlimited; share policies read its first alternative only. `used`: current use of the pool's
-    resources; `held`: of all resources. `tenant`: its owner. `priority`: larger is sooner. `pinned`: the cell that it
-    must be placed in; `suggested`: preferred nodes. `profile`: its declared speed. `grace`: seconds that it needs to
-    vacate. `together`: the applications, with their grace periods, that count as this one claim; empty for a single
-    application. `yarn_app`: its YARN id. `queue`: its leaf queue directly below the pool's, or None. `is_submitted`:
-    YARN knows it and has not started its application master.
+    resources; `held`: of all resources. `tenant`: its user, whose share it is part of; who that is says
+    `decide.membership`. `priority`: larger is sooner. `pinned`: the cell that it must be placed in; `suggested`:
+    preferred nodes. `profile`: its declared speed. `grace`: seconds that it needs to vacate. `together`: the
+    applications, with their grace periods, that count as this one claim; empty for a single application. `yarn_app`:
+    its YARN id. `queue`: its leaf queue directly below the pool's, or None. `is_submitted`: YARN knows it and has not
+    started its application master.
     """
 
     app: str

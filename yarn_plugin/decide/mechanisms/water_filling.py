@@ -33,13 +33,13 @@ def fill(fillers: Sequence[Filler], resources: int) -> list[float]:
     speed = [sum(fillers[i].weight * fillers[i].shape[r] for i in rising) for r in range(resources)]
     while first < len(rising):
         to_limit = limits[rising[first]] - level
-        to_full = min((left[r] / speed[r] for r in range(resources) if speed[r] > _EPSILON), default=to_limit)
+        to_full = min((left[r] / speed[r] for r in range(resources) if speed[r] > EPSILON), default=to_limit)
         rise = max(min(to_limit, to_full), 0.0)
         level += rise
         left = [max(left[r] - rise * speed[r], 0.0) for r in range(resources)]
-        full = [r for r in range(resources) if speed[r] > _EPSILON and left[r] <= _EPSILON]
+        full = [r for r in range(resources) if speed[r] > EPSILON and left[r] <= EPSILON]
         at_limit = first
-        while at_limit < len(rising) and limits[rising[at_limit]] - level <= _EPSILON:
+        while at_limit < len(rising) and limits[rising[at_limit]] - level <= EPSILON:
             at_limit += 1
         stopped = rising[first:at_limit]
         if full:
@@ -57,7 +57,8 @@ def fill(fillers: Sequence[Filler], resources: int) -> list[float]:
     return shares
 
 
-_EPSILON = 1e-12
+EPSILON = 1e-12
+"""Less than this, in parts of the capacity, is nothing."""
 
 
 def _split(

@@ -5,6 +5,7 @@ Pure and deterministic: it runs in the solver's worker process. `TAGS` are the j
 
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import (
     AppBid,
+    AppOfUser,
     AppWithoutBid,
     Award,
     Gang,
@@ -24,6 +25,7 @@ TAGS: dict[str, type] = {
 __all__ = [
     "TAGS",
     "AppBid",
+    "AppOfUser",
     "AppWithoutBid",
     "Award",
     "Gang",

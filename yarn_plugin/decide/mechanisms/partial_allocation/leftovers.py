@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
 
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
-from yarn_plugin.decide.mechanisms.partial_allocation.problem import AppWithoutBid, Idle, Leftover
+from yarn_plugin.decide.mechanisms.partial_allocation.problem import AppOfUser, AppWithoutBid, Idle, Leftover
 from yarn_plugin.decide.mechanisms.partial_allocation.rounding import usable
 from yarn_plugin.decide.mechanisms.partial_allocation.slots import added, from_slots
 from yarn_plugin.model.gpus import Gpus, total
@@ -45,16 +45,19 @@ def hand_out(
 
     In an order drawn at random (thesis, Pseudocode 3, line 20) each application takes what it can use on one machine,
     on several only if none has room for its gang; this repeats until nobody can use more. The thesis does not say
-    which machine: it is where the application holds GPUs, else in a rack where it does, if these have room.
+    which machine: it is where the application holds GPUs, else in a rack where it does, if these have room. Those of
+    one user take turns: each time around, the first of them that can use more.
 
     After all others, those `bidders` that paid nothing take GPUs in the same way, then each of the rest, but none of
-    those that it paid itself.
+    those that it paid itself; then applications of users who bid.
     """
     numbers = {app.app: _numbers(app) for app in apps} | {one.app.app: one.numbers() for one in bidders}
     paid = {one.app.app: dict(one.paid) for one in bidders}
     payers = {one.app.app: one.app for one in bidders if one.paid}
-    turns = [apps, [one.app for one in bidders if not one.paid]]
+    last: list[AppWithoutBid] = [app for app in apps if isinstance(app, AppOfUser) and app.comes_last]
+    turns = [[app for app in apps if app not in last], [one.app for one in bidders if not one.paid]]
     turns += [[payers[name]] for name in draw_order(seed, round, list(payers))]
+    turns += [last]
     left, got, wanted = dict(free), dict[str, dict[str, int]](), False
     for turn in turns:
         own = paid[turn[0].app] if turn and turn[0].app in payers else {}
@@ -88,16 +91,23 @@ def _deal(
     `numbers`: of GPUs that each can use.
     """
     by_name = {app.app: app for app in apps}
+    users = {app.app: app.user for app in apps if isinstance(app, AppOfUser)}
     waiting = draw_order(seed, round, list(by_name))
     while waiting:
         still: list[str] = []
+        served: set[str] = set()
         for name in waiting:
+            user = users.get(name, name)
+            if user in served:
+                still.append(name)
+                continue
             had = sum(got.get(name, {}).values())
             usable_more = [n - had for n in numbers[name] if n > had]
             if usable_more and usable_more[0] <= left.total:
                 for slot, gpus in left.take(by_name[name], got.setdefault(name, {}), usable_more).items():
                     got[name][slot] = got[name].get(slot, 0) + gpus
                 still.append(name)
+                served.add(user)
         waiting = still
     return any(n > sum(got.get(name, {}).values()) for name in by_name for n in numbers[name][-1:])
 

@@ -49,6 +49,15 @@ class AppWithoutBid:
     gangs: tuple[Gang, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppOfUser(AppWithoutBid):
+    """One where users count: those of one `user` take turns. `comes_last`: its user bids, so it gets what the others
+    cannot use. A type of its own, so that problems without users are journaled as before."""
+
+    user: str
+    comes_last: bool
+
+
 @dataclass(frozen=True, slots=True)
 class PartialAllocationProblem:
     """A round: who gets which of the free GPUs of `machines`.
@@ -62,7 +71,7 @@ class PartialAllocationProblem:
     seed: int
     machines: tuple[Machine, ...]
     bids: tuple[AppBid, ...]
-    without_bid: tuple[AppWithoutBid, ...] = ()
+    without_bid: tuple[AppOfUser | AppWithoutBid, ...] = ()
     work_limit: int = 20_000
     rounding: Rounding = "up"
     exact_shares: bool = False

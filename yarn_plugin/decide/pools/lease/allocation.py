@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from yarn_plugin.decide.pools.lease.binding import Winner, bind
+from yarn_plugin.decide.pools.lease.quotas import Quotas
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.model.causes import How
@@ -61,13 +62,17 @@ def keep_unwanted(turn: Turn, now: Round, allocation: Allocation) -> None:
 
     Others' results are not changed by it, and nobody who answered keeps more than it won.
     """
+    quotas = Quotas(turn, now)
+    for (app, _), _ in allocation.given.values():
+        quotas.take(app, 1)
     for gpu, holder in _holders(turn, now).items():
         app = holder[0]
         is_silent = app not in now.bids if app in now.bidders else not now.bidders and app not in now.estimates
-        if is_silent and app in turn.state.members:
+        if is_silent and app in turn.state.members and quotas.left(app) >= 1:
             slot = turn.inventory.places[gpu].slot
             if gpu in allocation.left.get(slot, ()):
                 allocation.give(holder, {slot: (gpu,)}, "kept")
+                quotas.take(app, 1)
 
 
 def _holders(turn: Turn, now: Round) -> dict[str, Winner]:

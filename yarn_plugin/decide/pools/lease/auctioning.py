@@ -1,7 +1,10 @@
 """The auction of a round as a problem for the solver."""
 
+from collections.abc import Iterable
+
 from yarn_plugin.decide.mechanisms.partial_allocation import (
     AppBid,
+    AppOfUser,
     AppWithoutBid,
     PartialAllocation,
     PartialAllocationProblem,
@@ -10,6 +13,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation import (
 from yarn_plugin.decide.pools.lease import promises
 from yarn_plugin.decide.pools.lease.binding import Winner
 from yarn_plugin.decide.pools.lease.inventory import BySlot
+from yarn_plugin.decide.pools.lease.quotas import Quotas
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.errors import BadInputError
@@ -26,8 +30,11 @@ def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
     # The index is of the same GPUs as when they were offered, or else does not know of it.
     is_known = turn.index.offered is not None and turn.index.offered[0] == now.number
     is_whole = is_known or turn.inventory.order.keys() >= {gpu for gpus in offer.values() for gpu in gpus}
-    bids = [_bid(turn, now, app, is_whole) for app in now.bidders]
-    others = [_without_bid(turn, now, app) for app in turn.active() if app not in now.bidders]
+    quotas = Quotas(turn, now)
+    bids = [quotas.bid(_bid(turn, now, app, is_whole)) for app in now.bidders]
+    others = [quotas.without_bid(_without_bid(turn, now, app)) for app in turn.active() if app not in now.bidders]
+    if settings.entitlement == "user":
+        others = _of_users(turn, now, others)
     return PartialAllocationProblem(
         now.number,
         settings.seed,
@@ -72,6 +79,16 @@ def _without_bid(turn: Turn, now: Round, app: str) -> AppWithoutBid:
     held, expiring = _held(turn, now, app)
     wants = max(_most(turn, app) - total(held), 0)
     return AppWithoutBid(app, wants, held, expiring, turn.state.members[app].gangs)
+
+
+def _of_users(turn: Turn, now: Round, apps: Iterable[AppWithoutBid]) -> list[AppWithoutBid]:
+    """The same with their users; those of users who bid come last."""
+    bidding = {turn.user_of(app) for app in now.bidders if app in turn.state.members}
+    return [
+        AppOfUser(one.app, one.wants, one.held, one.expiring, one.gangs, user=user, comes_last=user in bidding)
+        for one in apps
+        for user in [turn.user_of(one.app)]
+    ]
 
 
 def _held(turn: Turn, now: Round, app: str) -> tuple[Gpus, Gpus]:

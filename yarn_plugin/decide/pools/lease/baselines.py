@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from yarn_plugin.decide.policies.leasing import AppStatus, Assignment, LeaseProblem
 from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.decide.pools.lease.quotas import Quotas
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.model.gpus import Gpus, Job
@@ -35,7 +36,7 @@ def lease_problem(turn: Turn, now: Round) -> PolicyProblem:
 
     What jobs hold is what they lease, whatever their application says.
     """
-    settings, apps = turn.settings, []
+    settings, apps, quotas = turn.settings, [], Quotas(turn, now)
     for app in turn.active():
         estimate = now.estimates.get(app)
         if estimate is None:
@@ -44,6 +45,7 @@ def lease_problem(turn: Turn, now: Round) -> PolicyProblem:
         described = turn.descriptions.of(app, jobs)
         if leased or described.holds:
             jobs = tuple([_as_leased(job, leased.get(job.id, ())) for job in jobs])
+        jobs = quotas.jobs(app, jobs)
         # Its jobs may have run elsewhere; of jobs that have ended only the leases tell.
         attained = max(described.attained_gpu_s, turn.attained_gpu_s(app))
         claim = turn.claims[app]

@@ -1,7 +1,8 @@
 """Who is offered the GPUs of a round."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -38,3 +39,19 @@ def bidders(ranked: Sequence[str], f: float, most: int | None = None) -> tuple[s
     # A little less than the exact product: (1 - 0.8) * 5 must not become 2.
     count = max(1, math.ceil((1 - f) * len(ranked) - 1e-9))
     return tuple(ranked[: count if most is None else min(count, most)])
+
+
+def bidders_of_users(
+    ranked: Sequence[str], users: Mapping[str, str], f: float, each: int, most: int | None = None
+) -> tuple[str, ...]:
+    """The same of N users, by their worst application: of each the worst `each` applications.
+
+    `users`: by application.
+    """
+    worst = bidders(list(dict.fromkeys(users[app] for app in ranked)), f)
+    chosen, count = list[str](), Counter[str]()
+    for app in ranked:
+        if users[app] in worst and count[users[app]] < each:
+            chosen.append(app)
+            count[users[app]] += 1
+    return tuple(chosen[:most])

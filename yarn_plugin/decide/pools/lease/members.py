@@ -33,7 +33,8 @@ def update_members(turn: Turn) -> list[str]:
     for app in revised:
         members[app] = replace(members[app], demand=demand_of(present[app]))
     for app in new:
-        members[app] = Member(turn.at, turn.state.area, demand_of(present[app]), waits=True)
+        user = present[app].tenant
+        members[app] = Member(turn.at, turn.state.area, demand_of(present[app]), waits=True, user=user)
     turn.change(members=members)
     admitted = admit(turn, new)
     for why, apps in ((ARRIVAL, admitted), (REVISED, revised)):
@@ -87,17 +88,31 @@ def _limit(turn: Turn, member: Member) -> tuple[Literal["max_apps", "max_demand"
 
 
 def count_until_now(turn: Turn) -> None:
-    """Add the time since the last change to the contention integral."""
+    """Add the time since the last change to the contention integral, or, where it differs between users, to that of
+    each application."""
     state = turn.state
     if state.counted_at is not None:
-        grown = len(turn.active()) * (turn.at - state.counted_at)
-        turn.change(area=state.area + grown)
+        passed = turn.at - state.counted_at
+        if turn.settings.entitlement == "user":
+            for app, member in list(state.members.items()):
+                turn.set_member(app, replace(member, area=member.area - _rivals(turn, app) * passed))
+        else:
+            turn.change(area=state.area + len(turn.active()) * passed)
     turn.change(counted_at=turn.at)
 
 
+def _rivals(turn: Turn, app: str) -> int:
+    """Of how many equal parts of the pool an application is entitled to one: the active applications; or the users
+    times the applications of its own."""
+    if turn.settings.entitlement == "application":
+        return len(turn.active())
+    return len(turn.users()) * max(turn.users()[turn.user_of(app)], 1)
+
+
 def contention(turn: Turn, app: str) -> float:
-    """`N_avg`: the time-weighted average number of applications since this one arrived (thesis, section 3.4.3.1)."""
-    state, member, count = turn.state, turn.state.members[app], len(turn.active())
+    """`N_avg`: the time-weighted average number of applications since this one arrived (thesis, section 3.4.3.1); or of
+    users, times the applications of its own."""
+    state, member, count = turn.state, turn.state.members[app], _rivals(turn, app)
     life = turn.at - member.arrived_at
     if life <= 0 or state.counted_at is None:
         return float(max(count, 1))

@@ -183,9 +183,17 @@ def _rank(turn: Turn, now: Round) -> None:
     elif turn.settings.policy == THEMIS:
         ranked = choice.worst_first([_standing(turn, app) for app in apps])
         now = replace(now, rhos=_rhos(turn, ranked))
-        _offer(turn, now, choice.bidders(ranked, turn.settings.f, turn.settings.max_bidders))
+        _offer(turn, now, _bidders(turn, ranked))
     else:
         _solve(turn, now, lease_problem(turn, now))
+
+
+def _bidders(turn: Turn, ranked: Sequence[str]) -> tuple[str, ...]:
+    settings = turn.settings
+    if settings.entitlement == "application":
+        return choice.bidders(ranked, settings.f, settings.max_bidders)
+    users = {app: turn.user_of(app) for app in ranked}
+    return choice.bidders_of_users(ranked, users, settings.f, max(turn.equal_part(), 1), settings.max_bidders)
 
 
 def _offered(turn: Turn, ending: Sequence[Held]) -> BySlot:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from itertools import combinations
+from typing import Literal
 
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
 from yarn_plugin.decide.topology import is_pattern
@@ -15,6 +16,10 @@ from yarn_plugin.model.share import Pool
 THEMIS = "themis"
 """The policy with auctions; all others are modules of the contract `decide.policies.leasing`."""
 
+
+Entitlement = Literal["application", "user"]
+
+_ABOVE_ZERO = ("lease_s", "max_bidders", "max_apps", "max_demand", "max_gpus_per_user", "gpus_per_task")
 
 _WILDCARD = re.compile(r"[*?[]")
 
@@ -33,7 +38,11 @@ class LeaseSettings:
     `table_rounds`: for so many rounds a bid table answers for its application (0: it is always asked). `seed`: of
     random choices. `payments`, `rounding`, `work_limit`: of the auction (see
     `partial_allocation.PartialAllocationProblem`). `max_bidders`: of a round, and
-    `max_apps`: further applications wait (None: unlimited).
+    `max_apps`: further applications wait (None: unlimited). `max_gpus_per_user`: the applications of one user hold no
+    more together, GPUs that are being vacated left out (None: unlimited).
+    `entitlement`: what an auction entitles to an equal part of the pool. With `user`, contention, the offer and
+    leftovers count users, and several applications of one user win by bids no more than its equal part; they get more
+    only of what no one else is given.
     `max_demand`: applications wait while all together ask for more than so many times the pool's GPUs (None: unlimited;
     thesis, footnote to section 3.3.2). `gpus_per_task`, `task_memory_mb`, `task_vcores`: of one task; GPUs that a
     machine cannot use for whole tasks are not offered. Nor are, if the memory or vcores of a task are given, those for
@@ -61,6 +70,8 @@ class LeaseSettings:
     max_bidders: int | None = None
     max_apps: int | None = None
     max_demand: float | None = None
+    max_gpus_per_user: int | None = None
+    entitlement: Entitlement = "application"
     gpus_per_task: int = 1
     task_memory_mb: int = 0
     task_vcores: int = 0
@@ -84,7 +95,7 @@ class LeaseSettings:
             raise BadInputError(name, value, "must be a number that is not negative")
         if name == "f" and value > 1:
             raise BadInputError(name, value, "must be a number from 0 to 1")
-        if name in ("lease_s", "max_bidders", "max_apps", "max_demand", "gpus_per_task") and value == 0:
+        if value == 0 and name in _ABOVE_ZERO:
             raise BadInputError(name, value, "must be above 0")
 
     @property

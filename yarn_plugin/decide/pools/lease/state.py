@@ -15,14 +15,15 @@ from yarn_plugin.model.share import Lease
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An application that takes part. `arrived_at`: seconds. `area`: the contention integral at its arrival.
+    """An application that takes part. `arrived_at`: seconds. `area`: the contention integral at its arrival, less what
+    was counted for it alone (`members.count_until_now`).
 
     `demand`: GPUs that it registered; None: unlimited. `rho`: its last estimate, None: unbounded or not known.
     `estimated_in`: the round of that estimate; None: none so far. `waits`: it is not admitted yet. `gangs` and
     `cluster_s`: of the jobs in its last estimate, what they can use, and the seconds that they take on the whole pool
-    (None: not known). `table`: its last bid, made in round `table_round`; `counted_at`: until when the work done since
-    is taken off. `attained_gpu_s`: GPU seconds that it leased until `attained_at` (None: it has held none).
-    `unkept`: what is missing of what its bids promised, in nats (see `promises`).
+    (None: not known). `user`: whose it is. `table`: its last bid, made in round `table_round`; `counted_at`: until when
+    the work done since is taken off. `attained_gpu_s`: GPU seconds that it leased until `attained_at` (None: it has
+    held none). `unkept`: what is missing of what its bids promised, in nats (see `promises`).
     """
 
     arrived_at: float
@@ -39,6 +40,7 @@ class Member:
     attained_gpu_s: float = 0.0
     attained_at: float | None = None
     unkept: float = 0.0
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

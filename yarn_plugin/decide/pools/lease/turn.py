@@ -1,5 +1,6 @@
 """One call of the lease controller: its state as it changes, and the commands so far."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
@@ -73,6 +74,7 @@ class Turn:
         self.descriptions = Descriptions() if descriptions is None else descriptions
         self.held_before: dict[str, tuple[Gpus, int]] = {}
         self._active: list[str] | None = None
+        self._users: Counter[str] | None = None
         self._claims: dict[str, Claim] | None = None
 
     @property
@@ -112,7 +114,7 @@ class Turn:
         for name, value in fields.items():
             setattr(self.state, name, value)
             self._copied.add(name)
-        self._active = None
+        self._active = self._users = None
 
     def set_lease(self, held: Held) -> None:
         """Add or change a lease."""
@@ -138,7 +140,7 @@ class Turn:
     def set_member(self, app: str, member: Member) -> None:
         """Change what is known of an application."""
         if self.state.members[app].waits != member.waits:
-            self._active = None
+            self._active = self._users = None
         self._own("members")[app] = member
 
     def _own(self, name: str) -> dict[str, Any]:
@@ -189,6 +191,20 @@ class Turn:
             return counted
         # Leases of an earlier version's journal.
         return min((held.started_at for held in self.leases_of(app) if held.started_at is not None), default=self.at)
+
+    def users(self) -> Counter[str]:
+        """How many applications of each user take part."""
+        if self._users is None:
+            self._users = Counter(map(self.user_of, self.active()))
+        return self._users
+
+    def equal_part(self) -> int:
+        """A user's equal part of the pool's GPUs."""
+        return len(self.inventory.places) // max(len(self.users()), 1)
+
+    def user_of(self, app: str) -> str:
+        """Whose an application is, also one that has just left; without a user it is its own."""
+        return (self.claims[app].tenant if app in self.claims else self.state.members[app].user) or app
 
     def leases_of(self, app: str) -> Iterator[Held]:
         """The leases of an application, those not started included."""
