@@ -11,13 +11,13 @@ from qoop.estimate.runtime_filters import FilterSizes, filter_sizes
 PREFIX = "spark.sql.optimizer.runtime.bloomFilter"
 FILTERED, MADE_OF = f"{PREFIX}.applicationSideScanSizeThreshold", f"{PREFIX}.creationSideThreshold"
 SETTINGS = (FILTERED, MADE_OF, f"{PREFIX}.enabled")
-"""The settings of which a user may have set one: then all are left as they are."""
+"""If the user has set any of these settings, all are left as they are."""
 
 
 class RuntimeFilters:
     """The settings of runtime filters for one query, in copies of the user's session, until they are dropped.
 
-    Never in the user's session: other queries that run in it at the time, and what `SET` shows, are the user's.
+    Never in the user's own session, whose other queries, and `SET`, must not see them.
     """
 
     def __init__(self, sizes: FilterSizes | None = None) -> None:
@@ -38,7 +38,7 @@ class RuntimeFilters:
         return copy
 
     def drop(self) -> None:
-        """Leave the filters to Spark from now on, as after a failure that may be due to them."""
+        """Leave the filters to Spark from now on, such as after a failure that may be due to them."""
         copies, names, self._copies, self._settings = self._copies, list(self._settings), [], {}
         for copy in copies:
             for name in names:
@@ -46,7 +46,7 @@ class RuntimeFilters:
 
 
 def runtime_filters(spark: SparkSession, sizes: tuple[float | None, ...], broadcast_bytes: float) -> RuntimeFilters:
-    """Those for a query of the user's session that reads tables of these sizes in bytes."""
+    """The filters of a query in the user's session that reads tables of these sizes, in bytes."""
     try:
         settings = spark._jsparkSession.sessionState().conf()
         if any(settings.contains(name) for name in SETTINGS):

@@ -1,20 +1,21 @@
-"""Spark's runtime filters: up to which sizes they are to be used for a query.
+"""Spark's runtime filters: the table sizes for which a query uses them.
 
-Spark can drop rows of a table early, of which a Bloom filter says that no row of the other side of a join matches
-them. By default it does so only where it scans a table of 10 GB or more.
+Spark can drop rows of a table early if a Bloom filter shows that no row on the other side of a join matches them. By
+default it does so only where it scans a table of 10 GB or more.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MOST_TO_MAKE = 100.0e6
-"""The largest table, in bytes, that a filter is made of: it is read once more for that."""
+MAX_MADE_OF = 100.0e6
+"""The largest table, in bytes, that a filter is made of: it is read a second time for that."""
 
 MEMORY_PART = 40.0
-"""The same as one in so many of the driver's memory: what a filter makes small Spark broadcasts, through the driver."""
+"""The largest table as a part of the driver's memory, one in 40: Spark broadcasts, through the driver, what a filter
+makes small."""
 
-LEAST_FILTERED = 1.0e6
-"""The smallest table, in bytes, that rows are dropped of, where Spark broadcasts none or only very small ones."""
+MIN_FILTERED = 1.0e6
+"""The smallest table, in bytes, that is filtered where Spark broadcasts no tables, or only very small ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,5 +36,5 @@ def filter_sizes(sizes: Sequence[float | None], broadcast_bytes: float, driver_m
     if len(shuffled) < 2:
         return None
     known = [size for size in shuffled if size is not None]
-    largest = max(known) if len(known) == len(shuffled) else MOST_TO_MAKE
-    return FilterSizes(max(broadcast_bytes, LEAST_FILTERED), min(largest, MOST_TO_MAKE, driver_memory / MEMORY_PART))
+    largest = max(known) if len(known) == len(shuffled) else MAX_MADE_OF
+    return FilterSizes(max(broadcast_bytes, MIN_FILTERED), min(largest, MAX_MADE_OF, driver_memory / MEMORY_PART))

@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to FILE as JSON")
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
-        parser.error(f"{', '.join(sorted(unknown))}: must be any of {', '.join(NAMES)}")
+        parser.error(f"{', '.join(sorted(unknown))}: must be one of {', '.join(NAMES)}")
     spec = tomllib.loads(SPEC.read_text())
     results: dict[str, Any] = {}
     all_reached = True

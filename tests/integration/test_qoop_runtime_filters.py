@@ -53,7 +53,7 @@ def run(spark, **options):
     return any(FILTER in plan for plan in plans(spark)[before:])
 
 
-def test_they_act_in_plans_and_in_the_query_as_written_and_in_no_other_session(spark, monkeypatch):
+def test_runtime_filters_act_in_plans_and_in_the_query_as_written_and_in_no_other_session(spark, monkeypatch):
     state = session_state(spark)
     assert run(spark), "as written, in one piece, as that is as fast"
     assert run(spark, plan="always"), "in stages"

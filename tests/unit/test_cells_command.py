@@ -184,8 +184,8 @@ def test_replay_prints_a_row_a_mode_and_exits_with_1_if_a_rule_is_broken(run, tm
 # ruff: noqa: E501
 INVALID = [
     ('[{ type = "node", number = 1 }]\npinned', '[{ type = "node", number = 4 }]\npinned', "level 2: cells of type node in all quotas: 5: only 3 available"),
-    ('[{ type = "node", number = 1 }]\npinned', '[{ type = "cpu", number = 1 }]\npinned', "virtual_clusters.prod.cells: type 'cpu': must be any of rack, node, gpu"),
-    ('type = "node", number = 1 }]\npinned', 'type = "node", chain = "x", number = 1 }]\npinned', "virtual_clusters.prod.cells: chain 'x': must be any of rack"),
+    ('[{ type = "node", number = 1 }]\npinned', '[{ type = "cpu", number = 1 }]\npinned', "virtual_clusters.prod.cells: type 'cpu': must be one of rack, node, gpu"),
+    ('type = "node", number = 1 }]\npinned', 'type = "node", chain = "x", number = 1 }]\npinned', "virtual_clusters.prod.cells: chain 'x': must be one of rack"),
     ('pinned = ["prod-n4"]', "", "pinned 'prod-n4': is in no virtual cluster; must be in exactly one"),
     ("[virtual_clusters.research]", '[virtual_clusters.research]\npinned = ["prod-n4"]', "pinned 'prod-n4': is in prod and research; must be in exactly one"),
     ('["prod-n4"]', '["prod-n5"]', "pinned 'prod-n5': no cell has this id; pinned cells: prod-n4"),
@@ -217,11 +217,11 @@ def test_an_invalid_file_is_an_error_of_one_line(run, tmp_path, old, new, error)
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("--vc", "dev", "--gang", "1x1"), "virtual cluster 'dev': must be any of prod, research"),
+        (("--vc", "dev", "--gang", "1x1"), "virtual cluster 'dev': must be one of prod, research"),
         (("--vc", "prod", "--gang", "4"), "--gang '4': must be pods and GPUs of each, such as 4x8 or 2x8,1x4"),
         (("--vc", "prod", "--gang", "0x4"), "must be at least one pod of at least one leaf"),
         (("--vc", "prod", "--gang", "1x1", "--priority", "1001"), "--priority"),
-        (("--vc", "prod", "--gang", "1x1", "--leaf-type", "A100"), "leaf type 'A100': must be any of gpu"),
+        (("--vc", "prod", "--gang", "1x1", "--leaf-type", "A100"), "leaf type 'A100': must be one of gpu"),
         (
             ("--vc", "research", "--gang", "1x1", "--pinned", "prod-n4"),
             "pinned 'prod-n4': pinned cells of research: none",
@@ -238,7 +238,7 @@ def test_an_invalid_request_is_an_error_of_one_line(run, two_levels, arguments, 
     assert error in err
 
 
-def test_yaml_that_is_none_or_has_aliases_is_an_error_with_its_place(run, tmp_path):
+def test_invalid_yaml_and_aliases_are_errors_with_their_place(run, tmp_path):
     path = tmp_path / "hived.yaml"
     path.write_text("physicalCluster: [1\n")
     assert "not YAML: line 2, column 1" in run("check", path)[2]

@@ -140,7 +140,7 @@ APP = {
 }
 
 
-def test_a_search_tells_its_trials_to_plan():
+def test_a_search_sets_its_trials_to_plan():
     assert "THEMIS_COMMUNICATION" not in environment(read(APP, "app.toml"), {})
     assert environment(read({**APP, "communication": "planned"}, "app.toml"), {})["THEMIS_COMMUNICATION"] == "planned"
     with pytest.raises(FileError, match="communication 'fast': must be 'plain' or 'planned'"):
@@ -204,7 +204,7 @@ def test_a_plan_that_is_slower_is_withdrawn_for_good():
     assert feedback.advice() is Advice.WAIT
 
 
-def test_a_plan_that_holds_motifs_back_is_made_anew_a_few_times():
+def test_a_plan_that_holds_motifs_back_is_replaced_a_few_times():
     feedback = after(*rounds(FIRST, seconds=0.4))
     feedback.advice()
     for plans in range(1, MAX_PLANS + 1):

@@ -143,13 +143,13 @@ def test_a_plan_that_one_refuses_is_not_begun():
     processes = job(store, 2)
 
     def refuse(plan):
-        raise PlanError("plan: would never end")
+        raise PlanError("plan: would deadlock")
 
     processes[1].participant._check = refuse
     decision = Coordinator(store, 2, 5.0).propose(PLAN)
     time.sleep(0.02)
     end(processes)
-    assert decision == Decision(reason="plan: would never end")
+    assert decision == Decision(reason="plan: would deadlock")
     assert {version for one in processes for version in one.versions} == {0}
 
 

@@ -64,7 +64,7 @@ def test_a_program_that_calls_something_else_goes_on_in_order(channels, enforcer
     assert enforcer.version == 0
 
 
-def test_a_program_that_calls_less_goes_on_in_order(channels, enforcers):
+def test_a_program_that_calls_fewer_operations_goes_on_in_order(channels, enforcers):
     plans = FixedPlans(Plan((EXCHANGE, REDUCE), (Option(), Option()), ((Turn(1, 0), Turn(0, 0)), ())))
     enforcer = enforcers(plans)
     enforcer.next_iteration()

@@ -133,7 +133,7 @@ def test_the_example_of_the_thesis_gains_by_a_slower_option_on_the_other_channel
     assert found.best.chosen == (1, 0)
 
 
-def test_an_order_that_would_never_end_is_refused():
+def test_an_order_that_would_deadlock_is_refused():
     tasks = (
         Task("first", (), operation=EXCHANGE),
         Task("compute", (Need(0),), 1.0),
@@ -141,7 +141,7 @@ def test_an_order_that_would_never_end_is_refused():
     )
     one = (TimedMotif(0, 1.0),)
     under = graph(Iteration(tasks), {0: one, 2: one}, 1)
-    with pytest.raises(PlanError, match="would never end"):
+    with pytest.raises(PlanError, match="would deadlock"):
         replay(under, 3, ((Entry(Place(2, 0)), Entry(Place(0, 0))),))
 
 

@@ -11,7 +11,7 @@ from yarn_plugin.decide.mechanisms.plausible_rho import Known
 HOUR = 3600.0
 
 
-def test_most_with_an_equal_part_follows_from_elapsed_time_and_declared_work():
+def test_the_largest_rho_with_an_equal_part_follows_from_elapsed_time_and_declared_work():
     """Four applications on 16 GPUs; an hour of the whole pool each. An equal part is four GPUs: T_id is four hours."""
     facts = Known(2 * HOUR, HOUR, 0.0, 4.0, 16)
     assert facts.ideal_s == 4 * HOUR
@@ -45,7 +45,7 @@ def liar(**agent):
     return world, eve, others
 
 
-def test_a_rho_that_is_promised_again_and_again_and_never_comes_is_named_and_gains_nothing():
+def test_an_application_that_keeps_breaking_its_promises_is_named_and_gains_nothing():
     world, eve, others = liar()
     world.wait(6 * 600.0)
     held, each = dict.fromkeys((eve, *others), 0.0), 60.0
@@ -57,7 +57,7 @@ def test_a_rho_that_is_promised_again_and_again_and_never_comes_is_named_and_gai
     named = [record for record in world.rounds() if eve in dict(record.discounted)]
     assert named
     assert not any(app in dict(record.discounted) for record in world.rounds() for app in others)
-    assert f"discounted, as the rho that it promised did not come: {eve} x " in text(named[0])
+    assert f"discounted for a rho worse than promised: {eve} x " in text(named[0])
 
 
 def test_a_rho_with_an_equal_part_of_the_pool_is_bounded():

@@ -290,7 +290,7 @@ def test_other_lines(line):
     assert values([line]) == []
 
 
-def test_what_was_read_first_is_read_on_unless_the_name_itself_comes():
+def test_the_name_that_was_read_first_is_kept_unless_the_metrics_own_appears():
     lines = ["train_loss: 0.5, total_loss: 0.7", "total_loss: 0.6", "train_loss: 0.4", "loss: 0.3", "train_loss: 0.2"]
     reader, found = read(lines)
     assert found == [(1, 0.5), (2, 0.4), (3, 0.3)]
@@ -300,7 +300,9 @@ def test_what_was_read_first_is_read_on_unless_the_name_itself_comes():
 def test_a_log_without_the_metric_says_what_it_has():
     reader, found = read(["Epoch 1/3", "10/10 - 0s - accuracy: 0.5 - val_loss: 0.7"], "acuracy")
     assert (found, reader.source) == ([], None)
-    assert reader.nothing_read().startswith("no acuracy in its log, which has accuracy, val_loss; read are `acuracy:")
+    assert reader.nothing_read().startswith(
+        "no acuracy in its log, which has accuracy, val_loss; formats read: `acuracy:"
+    )
 
 
 def test_own_pattern_replaces_the_formats():

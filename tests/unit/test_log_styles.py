@@ -25,7 +25,7 @@ def read(style, chunk):
     return truth, reader, [(one.step, one.value) for one in found if one.value is not None]
 
 
-def test_there_are_enough():
+def test_there_are_enough_log_styles():
     nothing = [style for style in STYLES if style.startswith("no_")]
     assert len(nothing) >= 20
     assert len(STYLES) - len(nothing) >= 25

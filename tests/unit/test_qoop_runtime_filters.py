@@ -25,7 +25,7 @@ MB = 1e6
         ((500, 60), 100, 4000, None),
     ],
 )
-def test_they_are_for_queries_with_two_tables_too_large_to_be_broadcast(sizes, broadcast, memory, found):
+def test_filters_are_for_queries_with_two_tables_too_large_to_be_broadcast(sizes, broadcast, memory, found):
     in_bytes = tuple(None if size is None else size * MB for size in sizes)
     expected = FilterSizes(found[0] * MB, found[1] * MB) if found else None
     assert filter_sizes(in_bytes, broadcast * MB, memory * MB) == expected

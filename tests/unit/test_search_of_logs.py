@@ -83,7 +83,7 @@ def test_the_last_value_decides(tmp_path, monkeypatch, capsys, name):
 def test_a_metric_that_never_appears_is_an_error_that_says_so(tmp_path, monkeypatch, capsys):
     code, result = run(tmp_path, monkeypatch, SILENT)
     assert (code, result["best"], result["failed"]) == (1, None, 2)
-    reason = "ended without a report: no loss in its log, which has accuracy; read are `loss: 0.5`, `loss=0.5`"
+    reason = "ended without a report: no loss in its log, which has accuracy; formats read: `loss: 0.5`, `loss=0.5`"
     assert reason in result["reason"]
     assert "failed at step 0: ended without a report" in said(capsys, "why", "app.themis", "0")
 

@@ -432,7 +432,7 @@ def test_a_log_without_the_metric_is_told(agent, launched):
     assert launched([sys.executable, "-c", "print('loss: 0.5')"], metric="accuracy").wait(30) == 0
     (ended,) = agent.wait_for("ended")
     assert (ended.cause, ended.code) == ("exited", 0)
-    assert ended.no_report.startswith("no accuracy in its log, which has loss; read are `accuracy: 0.5`, ")
+    assert ended.no_report.startswith("no accuracy in its log, which has loss; formats read: `accuracy: 0.5`, ")
 
 
 @pytest.mark.parametrize("report", ["", "report(3, 0.5)"])

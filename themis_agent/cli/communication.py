@@ -29,14 +29,14 @@ _CHANNELS = click.option(
     "--channels",
     default=",",
     metavar="NAME,NAME",
-    help="Network interface of each channel, such as eth0,eth1; empty for the default one.  [default: two of that]",
+    help="Network interface of each channel, such as eth0,eth1; empty for the default one.  [default: two on that one]",
 )
-_COSTS = click.option("--costs", type=_FILE, metavar="FILE", help="Costs that `measure` has written.")
+_COSTS = click.option("--costs", type=_FILE, metavar="FILE", help="Costs, as written by `measure`.")
 
 
 @click.group(context_settings=console.CONTEXT)
 def communication() -> None:
-    """Plan the communication of a training job: which collective operations are divided, ordered, and run side by side.
+    """Plan the communication of a training job: how collective operations are divided, ordered and overlapped.
 
     \b
     What operations cost here:   themis-agent communication measure --out costs.json
@@ -96,9 +96,13 @@ def trace(
 @communication.command(context_settings=console.CONTEXT)
 @click.argument("trace_file", type=_FILE, metavar="TRACE.json")
 @_COSTS
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the search.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
 @click.option(
-    "--steps", type=click.IntRange(1, 1_000_000), default=500, show_default=True, help="Of the search, at most."
+    "--steps",
+    type=click.IntRange(1, 1_000_000),
+    default=500,
+    show_default=True,
+    help="Maximum number of steps of the search.",
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("plan.json"), show_default=True,
               help="File of the plan.")  # fmt: skip
@@ -129,7 +133,7 @@ def plan(trace_file: Path, costs: Path | None, seed: int, steps: int, out: Path)
 @communication.command(context_settings=console.CONTEXT)
 @click.argument("trace_file", type=_FILE, metavar="TRACE.json")
 @_COSTS
-@click.option("--plan", "plan_file", type=_FILE, metavar="FILE", help="A plan that `plan` has written.")
+@click.option("--plan", "plan_file", type=_FILE, metavar="FILE", help="Plan, as written by `plan`.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("communication.html"),
               show_default=True, help="File of the page.")  # fmt: skip
 def show(trace_file: Path, costs: Path | None, plan_file: Path | None, out: Path) -> None:
@@ -157,11 +161,13 @@ def _print_costs(costs: CostTable) -> None:
 
 
 @communication.command("figures", context_settings=console.CONTEXT)
-@click.option("--instances", type=click.IntRange(1, 10_000), help="How many to keep.  [default: as the file says]")
+@click.option(
+    "--instances", type=click.IntRange(1, 10_000), help="Number of instances.  [default: that of the declared figures]"
+)
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("syndicate.html"),
               show_default=True, help="File of the page.")  # fmt: skip
 def syndicate_figures(instances: int | None, out: Path) -> None:
-    """What the Syndicate chapter of the Themis thesis says of DLRM training, beside modelled instances.
+    """Compare modelled DLRM instances with the figures of the Themis thesis' chapter on Syndicate.
 
     The ranges of the instances, the baselines and the claims were fixed before any result was computed.
     """

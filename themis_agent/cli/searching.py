@@ -116,7 +116,7 @@ def _validate_on_yarn(app: "AppFile", file: Path, access: "Access") -> int:
 @options.arbiter(more=" Only for a submitted search.  [default: as it was submitted]")
 @options.TOKEN_FILE
 @console.ca_option
-@click.option("--retry-failed", is_flag=True, help="Also try trials again that have failed.")
+@click.option("--retry-failed", is_flag=True, help="Also retry failed trials, from their newest checkpoints.")
 @options.JSON
 def resume(
     directory: Path | str,

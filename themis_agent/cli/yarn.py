@@ -97,7 +97,7 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
 
 @click.command(context_settings=console.CONTEXT)
 @click.argument("search", metavar="SEARCH")
-@click.option("--for-good", is_flag=True, help="End it: it cannot be resumed.")
+@click.option("--for-good", is_flag=True, help="End the search: it cannot be resumed.")
 @click.option("--kill", is_flag=True, help="Have YARN end the application at once; it can be resumed.")
 @options.rm(required=False, more="  [default: as it was submitted]")
 @console.ca_option

@@ -16,7 +16,7 @@ def init_process_group(backend: str | None = None, **options: Any) -> None:
 
 
 def iteration_done() -> None:
-    """Tell that an iteration has ended, in a program without an optimizer of torch."""
+    """Mark the end of an iteration, in a program without a torch optimizer."""
     from themis_agent.communication import session
 
     session.iteration_done()

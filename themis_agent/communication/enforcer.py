@@ -80,7 +80,7 @@ class Completion:
             call(error)
 
     def then(self, call: Done) -> None:
-        """Call this at the end; now, if that was before."""
+        """Call this at the end; at once, if it has ended."""
         with self._lock:
             if not self._ended.is_set():
                 self._then.append(call)
@@ -110,7 +110,7 @@ class _Running:
 
 
 class Enforcer:
-    """The one of a process, over all its groups. `timeout_s`: of an operation, from its call on. `observe`: is given
+    """The enforcer of a process, over all its groups. `timeout_s`: of an operation, from its call on. `observe`: gets
     every iteration when it is over. `abandon`: called once when the first operation fails; it must not wait.
     """
 

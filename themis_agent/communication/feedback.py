@@ -1,4 +1,4 @@
-"""When to plan, to plan anew, or to go back to the order of the program (interface C, Syndicate section 4.4.4)."""
+"""When to make a plan, replace it, or return to the order of the program (interface C, Syndicate section 4.4.4)."""
 
 import enum
 import statistics
@@ -14,13 +14,13 @@ ENOUGH = 8
 """Iterations with the same operations that a plan is made from, and that it is judged by."""
 
 MAX_HELD = 0.05
-"""Planned anew if the order holds motifs back for a larger part of the iterations."""
+"""A plan is replaced if its order holds motifs back for more than this part of the iterations."""
 
 MAX_SLOWER = 1.02
-"""A plan is given up if the median iteration takes more times as long as it did in the order of the program."""
+"""A plan is withdrawn if its median iteration takes over this many times as long as in the order of the program."""
 
 MAX_PLANS = 4
-"""Plans that are made in a run: what the fourth does not settle, the next will not."""
+"""The most plans in a run: what the fourth does not settle, the next will not."""
 
 
 class Advice(enum.StrEnum):
@@ -52,7 +52,7 @@ class Feedback:
             self._recent.append(seen)
 
     def proposed(self, plans: int) -> None:
-        """So many plans have been proposed."""
+        """Note the number of plans proposed so far."""
         with self._lock:
             self._plans = plans
             self._recent.clear()

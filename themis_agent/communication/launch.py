@@ -13,7 +13,7 @@ _GRACE_S = 5.0
 
 
 def run(command: Sequence[str], processes: int, environment: Mapping[str, str], timeout_s: float | None = None) -> None:
-    """Run a command in so many processes until all have ended; when one fails, the others are ended.
+    """Run a command in several processes until all have ended; when one fails, the others are ended.
 
     Raises:
         CommunicationError: one has failed.

@@ -47,7 +47,7 @@ def measure(connections: Connections, names: Sequence[str], sizes: Sequence[int]
 
 
 def _operations(connections: Connections, size: int) -> dict[tuple[Kind, int], Begin]:
-    """An operation of each kind, for so many bytes that a process puts in."""
+    """An operation of each kind, with this many bytes of input in each process."""
     ranks, rank = connections.size, connections.rank
     count = max(size // 4 // ranks, 1)
     whole, part = torch.ones(count * ranks), torch.ones(count)

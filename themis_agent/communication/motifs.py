@@ -65,7 +65,7 @@ def whole(operation: Operation, root: int | None = None) -> Motif:
 
 
 def segment(pieces: int) -> Operator:
-    """Divide the payload into so many pieces of nearly equal size."""
+    """Divide the payload into this many pieces of nearly equal size."""
 
     def divide(motif: Motif) -> Composition:
         length = motif.stop - motif.start
@@ -79,7 +79,7 @@ def segment(pieces: int) -> Operator:
 
 
 def spline(ways: int) -> Operator:
-    """Divide the pattern of an all-to-all into so many, each to a part of the destinations."""
+    """Divide the pattern of an all-to-all into this many, each to a part of the destinations."""
 
     def divide(motif: Motif) -> Composition:
         if motif.kind is not Kind.ALL_TO_ALL:

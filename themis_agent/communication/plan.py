@@ -53,7 +53,7 @@ def planned(iteration: Iteration, options: Mapping[int, Option], order: Iterable
 
 
 def check(plan: Plan, edges: Set[tuple[int, int]]) -> None:
-    """Refuse a plan whose order would never end. `edges`: (i, j) if the program waits for operation i before it calls
+    """Refuse a plan whose order would deadlock. `edges`: (i, j) if the program waits for operation i before it calls
     operation j of the same iteration.
 
     Raises:
@@ -105,6 +105,6 @@ def _refuse_circle(before: Mapping[tuple[int, int], set[tuple[int, int]]]) -> No
                 free.append(later)
     if stuck := sorted(key for key, count in left.items() if count):
         raise PlanError(
-            f"plan: would never end: operation {stuck[0][0]} is to be executed after one that the program calls only "
+            f"plan: would deadlock: operation {stuck[0][0]} is ordered after one that the program calls only "
             "when it has ended"
         )

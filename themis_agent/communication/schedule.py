@@ -172,7 +172,7 @@ def replay(graph: Graph, iterations: int, sequence: Sequence_) -> Timeline:
     """Each channel executes its motifs strictly in the order of the sequence, round after round.
 
     Raises:
-        PlanError: the order would never end: a motif waits for one that comes after it.
+        PlanError: the order would deadlock: a motif waits for one that comes after it.
     """
     number = {place: node for node, place in enumerate(graph.places)}
     orders: list[list[tuple[int, int]]] = [[]]
@@ -244,7 +244,7 @@ def _complete(timeline: Timeline) -> Timeline:
     for row in timeline.ends:
         for node, end in enumerate(row):
             if end < 0:
-                raise PlanError(f"order: would never end; task {timeline.graph.places[node].task} is never reached")
+                raise PlanError(f"order: would deadlock; task {timeline.graph.places[node].task} is never reached")
     return timeline
 
 

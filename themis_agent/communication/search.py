@@ -79,8 +79,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a search ends: after so many steps, or when more than half of them have found nothing better; `beta`: of the
-    Metropolis rule, for a loss relative to the greedy plan.
+    """When a search ends: after this many steps, or when more than half of them have found nothing better.
+
+    `beta`: of the Metropolis rule, for a loss relative to the greedy plan.
     """
 
     steps: int = 500

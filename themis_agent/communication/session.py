@@ -35,7 +35,7 @@ SEARCH_TIMEOUT_S = 60.0
 
 
 class TorchStore:
-    """torch's store as that of plans. A client of its own: a blocked call of another does not hold it up."""
+    """Plans in torch's store, through a separate client: blocked calls of others do not hold it up."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -221,7 +221,7 @@ def init_process_group(backend: str | None = None, **options: Any) -> None:
 
 
 def iteration_done() -> None:
-    """Tell that an iteration has ended, in a program without an optimizer of torch."""
+    """Mark the end of an iteration, in a program without a torch optimizer."""
     if _session is not None:
         _session.iteration_done()
 

@@ -187,7 +187,7 @@ def _of_fate(after: State, old: TrialState, new: TrialState, metric: str) -> Ite
     match new.fate:
         case "paused":
             reached = f"reached the end of rung {new.rung} at step {new.until:g}"
-            text = f"{'stands at the end of its rung' if new.ran_out else reached} with {value}"
+            text = f"{'is ranked at the end of its rung' if new.ran_out else reached} with {value}"
             yield Change(new.id, f"{text}; it waits for the other trials of bracket {new.bracket}", fate="paused")
         case "pruned" if after.settings.algorithm == "curve_stopping":
             best = after.best

@@ -41,7 +41,7 @@ class Actor:
         ownership: of the pools' queues; nothing more is written once another arbiter has taken them over.
         parents: the pools' queues; only their child queues are changed. None: any queue.
         claim: makes this arbiter the owner before its first access, if that was not possible before.
-        check_every: seconds between two looks at who owns the queues; None: only with commands that read or write them.
+        check_every: seconds between checks of who owns the queues; None: only with commands that read or write them.
 
     `counters`: failures by name, never reset.
     """
@@ -94,7 +94,7 @@ class Actor:
     def _next(self) -> Command | None:
         """The next command; None to stop. A write when its time has come: no other command waits for it.
 
-        Looks at who owns the queues whenever that is due.
+        Checks who owns the queues whenever that is due.
         """
         while True:
             if self._checked_at + self._check_every <= time.monotonic():
@@ -122,7 +122,7 @@ class Actor:
             # The poller reports that the ResourceManager is away.
             return
         for outcome in self._note_superseded(by) if by is not None else ():
-            report(outcome, self._emit, self.counters, "a look at the owner")
+            report(outcome, self._emit, self.counters, "a check of the owner")
 
     def _carry_out(self, command: Command) -> list[Event]:
         """Carry out a command; its outcomes, also if it fails."""

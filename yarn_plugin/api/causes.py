@@ -106,7 +106,7 @@ def _lease_round(why: cause.LeaseRound) -> str:
     parts += map(_lease, why.set_aside)
     if why.discounted:
         who = ", ".join(f"{app} x {part:.3g}" for app, part in why.discounted)
-        parts.append(f"discounted, as the rho that it promised did not come: {who}")
+        parts.append(f"discounted for a rho worse than promised: {who}")
     if why.gap is not None:
         parts.append("optimal" if why.gap == 0 else f"within {why.gap:.2g} nats of the optimum")
     return f"{opened}: {'; '.join(parts)}" if parts else opened

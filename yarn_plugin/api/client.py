@@ -41,7 +41,7 @@ ANSWER_TIMEOUT = 60.0
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 
 MAX_PATIENCE = 5.0
-"""Seconds, at most, for which a call waits that the arbiter asks to be repeated (429 with Retry-After)."""
+"""The longest time, in seconds, that a call is repeated for while the arbiter answers 429 with Retry-After."""
 
 RETRY_INTERVAL = 30.0
 """Seconds after which a `ShareListener` follows again an application that the arbiter no longer knows."""

@@ -43,12 +43,12 @@ def _of_last_rounds(rounds: Mapping[str, LeaseRound]) -> Iterator[Metric]:
     )
     yield _gauge(
         "bids_set_aside",
-        "Bids without which the last round was decided, since the auction failed on them",
+        "Bids that the last round was decided without, since the auction failed on them",
         {name: len(last.set_aside) for name, last in rounds.items()},
     )
     yield _gauge(
         "discounted",
-        "Applications whose bids are discounted, as the finish-time fairness that they promised did not come",
+        "Applications whose bids are discounted, since their finish-time fairness is worse than promised",
         {name: len(last.discounted) for name, last in rounds.items()},
     )
     gpus = GaugeMetricFamily(

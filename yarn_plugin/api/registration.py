@@ -21,7 +21,7 @@ Users = Mapping[str, Sequence[str]]
 
 
 RECHECK_S = 0.1
-"""Seconds between two looks for an application that was not known."""
+"""Seconds between two checks for an application that was not known."""
 
 
 class HasState(Protocol):

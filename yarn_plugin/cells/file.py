@@ -83,14 +83,14 @@ class _CellsFile(Section):
 
 
 class _HivedTable(BaseModel):
-    """A table of a HiveD configuration, with HiveD's own field names; other fields are those of its other parts."""
+    """A table of a HiveD configuration, with HiveD's own field names; fields of its other parts are ignored."""
 
     model_config = ConfigDict(alias_generator=to_camel, frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, values: Any) -> Any:
-        """In its files, null is the same as nothing at all, also for a whole table."""
+        """In HiveD's files null means absent, also for a whole table."""
         if values is None:
             return {}
         return (
@@ -275,7 +275,7 @@ def _chains(types: Mapping[str, CellType], tops: Sequence[str]) -> dict[str, Cha
     """The chains of top-level cells of these types."""
     for position, name in enumerate(tops, 1):
         if name not in types:
-            raise CellFileError(f"cells #{position}: type", name, f"must be any of {', '.join(types)}")
+            raise CellFileError(f"cells #{position}: type", name, f"must be one of {', '.join(types)}")
     return chains_of(types, tops)
 
 
@@ -285,7 +285,7 @@ def _chain_of(type_name: str, chains: Mapping[str, Chain], cluster: str) -> str:
     field = f"virtual_clusters.{cluster}.cells: type"
     if not having:
         known = ", ".join(dict.fromkeys(each for chain in chains.values() for each in reversed(chain.types)))
-        raise CellFileError(field, type_name, f"must be any of {known}")
+        raise CellFileError(field, type_name, f"must be one of {known}")
     if len(having) > 1:
         raise CellFileError(field, type_name, f"is in the chains {', '.join(having)}; must have a chain")
     return having[0]

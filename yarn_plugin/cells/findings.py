@@ -43,7 +43,7 @@ class Replay:
     survived: list[Finding] = field(default_factory=list)
     """Answered, where the recorded scheduler crashes."""
     forced: list[Finding] = field(default_factory=list)
-    """The recorded placement was taken over where ours was another, as allowed."""
+    """The recorded placement was adopted where ours was different, as is allowed."""
     broken: list[Finding] = field(default_factory=list)
     differing: list[Finding] = field(default_factory=list)
     """What should agree and does not."""

@@ -51,7 +51,7 @@ class CannotFollowError(Exception):
 
 
 class _Run(ABC):
-    """A case on its way."""
+    """A replay in progress."""
 
     def __init__(self, case: Case, mode: str) -> None:
         self.case = case
@@ -317,7 +317,7 @@ class _Follow(_Run):
                 self.allocator.cancel(leaf.reserver)
 
     def _force(self, call: Call, recorded: Expectation) -> None:
-        """Take over the recorded answer where ours was another."""
+        """Adopt the recorded answer where ours was different."""
         if recorded.outcome is Outcome.PREEMPT and recorded.group is not None:
             self._note(self.result.forced, f"preempt {_recorded(recorded)}")
             self._downgrade_as_recorded()

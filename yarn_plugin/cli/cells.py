@@ -35,7 +35,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @click.group(context_settings=console.CONTEXT)
 def cells() -> None:
-    """Virtual clusters as quotas of cells (HiveD): a gang in one never waits longer than in a cluster of its own.
+    """Virtual clusters as quotas of cells (HiveD): a gang never waits longer than in a private cluster.
 
     A cell is a piece of the cluster at some level: a GPU, a PCIe switch, a socket, a node, a rack. FILE describes the
     cells and the quota of each virtual cluster, in TOML; files that end in .yaml, .yml or .json are read as
@@ -77,7 +77,7 @@ def _running_option(command: _Command) -> _Command:
         "running_file",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="What runs, and bad nodes (JSON; `show --json` writes it).  [default: nothing runs]",
+        help="Running gangs and bad nodes, as JSON (`show --json` writes such a file).  [default: nothing runs]",
     )(command)
 
 

@@ -54,7 +54,7 @@ MAX_POLL_AGE = 60.0
 
 
 CHECK_OWNER = 5.0
-"""Seconds between two looks at who owns the pools' queues, if a pool must know: two arbiters must not lease the same
+"""Seconds between two checks of who owns the pools' queues, if a pool must know: two arbiters must not lease the same
 GPUs for long."""
 
 _UNPROCESSED = "internal error: the outcome could not be processed; see the arbiter's log"

@@ -392,7 +392,7 @@ class LeaseRound:
     not offered any. `idle`: how many nobody got, by reason. `gap`: how far the product of valuations may be from the
     optimum, in nats; None if the policy has no auction. `work`: of the solver, in its own units. `error`: why the round
     was without result. `set_aside`: the bids without which it was decided, since the auction failed on them.
-    `discounted`: by what factor the bids of applications count whose promised rho did not come.
+    `discounted`: the factor for the bids of each application whose rho is worse than it promised.
     """
 
     round: int

@@ -18,7 +18,7 @@ still sends may never read the answer."""
 
 
 SMALL_BODY = 1024
-"""Bytes of a body that is read at once: it has mostly arrived with the head."""
+"""A body up to this many bytes is read at once: it has mostly arrived with the head."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ MAX_STEPS = 10**12
 """Steps are below this: names of checkpoints have 12 digits."""
 
 _STUCK = 2
-"""A step that was the same so many times more does not rise."""
+"""A step that stays the same this many times does not rise."""
 
 _NOTICED = 8
-"""At most so many steps may have been read from the moment of a checkpoint until it was noticed."""
+"""The most steps that may have been read between a checkpoint and its discovery."""
 
 
 class Steps(StrEnum):

@@ -106,7 +106,7 @@ class LogReader:
             written = self._metric.decimal_comma
             return f"{name} has decimal commas in its log, such as {written}; write 0.5, or give loss_pattern"
         has = f", which has {', '.join(self._names)}" if self._names else ""
-        return f"no {name} in its log{has}; read are {FORMATS.format(name)} (docs/trials.md)"
+        return f"no {name} in its log{has}; formats read: {FORMATS.format(name)} (docs/trials.md)"
 
     def _value(self, text: str) -> Value | None:
         """The value in a line: under the name that was read before, or under one that is closer to the metric's."""

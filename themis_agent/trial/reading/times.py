@@ -59,7 +59,7 @@ class IterationTimes:
             self.measured(seconds)
 
     def measured(self, iteration_s: float) -> None:
-        """An iteration took so many seconds; ignored if that cannot be."""
+        """An iteration took this many seconds; ignored if that is impossible."""
         if 0 < iteration_s < _MAX_ITERATION_S:
             self._latest.append(iteration_s)
 

@@ -106,7 +106,7 @@ def _start_matched(
         assert seconds is not None
         starts.append(Start(job.id, kind, machine))
         del left[job.id]
-        # Also a job of no time keeps its machine until it ends.
+        # A job that takes no time keeps its machine until it ends, too.
         waits[kind][machine] = max(seconds, math.ulp(1.0))
         progress[job.user] += job.value_on(kind)
         if _least_progress(progress, alpha) != considered:

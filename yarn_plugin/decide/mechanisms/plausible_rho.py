@@ -1,4 +1,4 @@
-"""What finish-time fairness an application can have at most, by what the arbiter knows without asking it.
+"""The worst finish-time fairness that an application can have, by what the arbiter knows without asking it.
 
 rho = (elapsed + remaining) / T_id (equations 3.1 and 3.2 of Themis, thesis section 3.4.3). The arbiter knows how long
 ago the application arrived, which GPU time it has leased since, how much work it declared, and how many GPUs the pool
@@ -46,7 +46,7 @@ class Known:
         return max(WORTH * self.attained_s / self.cluster_s, 1.0) if self.cluster_s else 1.0
 
     def has_part(self, gpus: int) -> bool:
-        """Whether an application with so many GPUs has an equal part of the pool, now or on average since its arrival.
+        """Whether an application with this many GPUs has an equal part of the pool, now or on average so far.
 
         N_avg changes a little all the time, so that nearly an equal part is one.
         """
@@ -54,7 +54,7 @@ class Known:
         return gpus > 0 and (is_now or self.attained_s * self.contention >= self.elapsed_s)
 
     def most(self, gpus: int) -> float:
-        """The largest rho with so many GPUs; infinity: not known.
+        """The largest rho with this many GPUs; infinity: not known.
 
         With fewer than an equal part of the pool it may make as little progress as with one GPU, such as in the last
         phase of a search: whose rho rises since it is below its share is not bounded further.

@@ -187,7 +187,7 @@ class Allocator:
         request, virtual = call.request, self.cluster.virtual
         field = f"gang {request.gang}:"
         if request.cluster not in virtual:
-            raise RejectedError(f"{field} virtual cluster", request.cluster, f"must be any of {', '.join(virtual)}")
+            raise RejectedError(f"{field} virtual cluster", request.cluster, f"must be one of {', '.join(virtual)}")
         if not OPPORTUNISTIC <= request.priority <= MAX_PRIORITY:
             raise RejectedError(
                 f"{field} priority", request.priority, f"must be -1 (opportunistic) or from 0 to {MAX_PRIORITY:,}"
@@ -207,7 +207,7 @@ class Allocator:
             return
         if request.leaf_type and request.leaf_type not in self.cluster.spec.chain_order:
             known = ", ".join(self.cluster.spec.chain_order)
-            raise RejectedError(f"{field} leaf type", request.leaf_type, f"must be any of {known}")
+            raise RejectedError(f"{field} leaf type", request.leaf_type, f"must be one of {known}")
         if request.leaf_type and request.guaranteed and not any(self.partitions_for(request)):
             expected = f"virtual cluster {request.cluster} has no cells of this type"
             raise RejectedError(f"{field} leaf type", request.leaf_type, expected)

@@ -145,7 +145,7 @@ def grow_virtual(
     for quota in spec.quotas:
         where = f"virtual_clusters.{name}.cells"
         if quota.chain not in forest.chains:
-            raise CellFileError(f"{where}: chain", quota.chain, f"must be any of {', '.join(forest.chains)}")
+            raise CellFileError(f"{where}: chain", quota.chain, f"must be one of {', '.join(forest.chains)}")
         chain = forest.chains[quota.chain]
         level = chain.level_of(quota.type)
         if level is None:

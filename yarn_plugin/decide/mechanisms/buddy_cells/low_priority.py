@@ -65,5 +65,5 @@ def start_in_turn(
 
 
 def starving(waiting: Sequence[Waiting], overtaken: int) -> tuple[str, ...]:
-    """The gangs that at least so many younger ones have overtaken."""
+    """The gangs that at least this many younger ones have overtaken."""
     return tuple(gang.gang for gang in waiting if gang.overtaken >= overtaken)

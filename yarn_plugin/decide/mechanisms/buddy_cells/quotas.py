@@ -46,7 +46,7 @@ class Quotas:
         self.left[level - 1] += number
 
     def can_add(self, level: int, number: int, free: Sequence[int]) -> bool:
-        """Whether so many more cells of a level could be claimed."""
+        """Whether this many more cells of a level could be claimed."""
         left = list(self.left)
         left[level - 1] += number
         return shortage(self.chain, left, free) is None

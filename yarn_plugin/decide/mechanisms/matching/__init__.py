@@ -12,16 +12,16 @@ from yarn_plugin.decide.mechanisms.matching.classes import Classes, Floats
 from yarn_plugin.decide.mechanisms.matching.problem import LONGEST_S, Match, Matching, MatchingProblem
 
 MIN_FLOW_JOBS = 100
-"""From so many jobs on, OR-tools is faster, if it is installed (extra `allox`)."""
+"""From this many jobs on, OR-tools is faster, if it is installed (extra `allox`)."""
 
 MAX_WORK = 150_000_000
-"""How many numbers may be computed for one problem, one to two seconds; what is then left is inserted greedily."""
+"""Limit of the numbers computed for one problem, one to two seconds; jobs that are left then are inserted greedily."""
 
 BOUND_STEPS = 60
 """Steps of the search for prices that prove a better bound, if the matching is not exact."""
 
 STEP_FACTOR = 0.93
-"""By what factor each of these steps is shorter than the one before."""
+"""The factor by which each of these steps is shorter than the one before."""
 
 
 def match(problem: MatchingProblem, max_work: int = MAX_WORK) -> Matching:

@@ -1,6 +1,6 @@
 """Packing workers onto shared GPUs by how much they disturb each other (OJPP, sections 3 and 4): `pack(problem)`.
 
-Pure but for the time limit of the integer program, so it belongs into the solver's worker process.
+Pure but for the time limit of the integer program, so it belongs in the solver's worker process.
 """
 
 from yarn_plugin.decide.mechanisms.packing import patterns

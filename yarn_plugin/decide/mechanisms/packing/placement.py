@@ -9,13 +9,13 @@ Placed = tuple[tuple[int, ...], ...]
 
 
 def place_greedily(problem: PackingProblem) -> Placed:
-    """The jobs that need most computing first (Algorithm 1)."""
+    """The jobs by their need of computing, the largest first (Algorithm 1)."""
     jobs = problem.jobs
     return _placed(problem, sorted(range(len(jobs)), key=lambda job: (-jobs[job].computing, job)))
 
 
 def place_easygoing_first(problem: PackingProblem) -> Placed:
-    """The jobs first that collide least with the others (Algorithm 3).
+    """The jobs by how likely they collide with the others, the least likely first (Algorithm 3).
 
     A pair collides with the product of its probabilities, so the order by the worst pair, renewed after each job, is
     one order by probability.

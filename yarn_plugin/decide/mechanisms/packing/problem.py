@@ -87,7 +87,7 @@ class PackingProblem:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """`gpus`: for each GPU the jobs (their indices, ascending) of its workers. `bound`: fewer GPUs cannot do."""
+    """`gpus`: for each GPU the jobs (their indices, ascending) of its workers. `bound`: no packing uses fewer GPUs."""
 
     gpus: tuple[tuple[int, ...], ...]
     bound: int

@@ -1,4 +1,4 @@
-"""Whether a packing keeps all constraints (OJPP, equations 1 to 8 and 10 to 16), told from the packing alone."""
+"""Whether a packing keeps all constraints (OJPP, equations 1 to 8 and 10 to 16), checked on the packing alone."""
 
 from dataclasses import dataclass
 from typing import Literal

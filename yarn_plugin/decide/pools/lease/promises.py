@@ -1,9 +1,9 @@
-"""What applications say of their finish-time fairness, as far as the arbiter believes it.
+"""How far the arbiter believes the finish-time fairness that applications report.
 
 A rho is bounded by what the arbiter knows (see `mechanisms.plausible_rho`). A bid table is a promise: with these GPUs,
-this rho. If its application holds such GPUs and says a worse rho than its table had for them, the promise has not come;
-what is missing adds up, as logarithms, and beyond a tolerance later bids are discounted by it. A promise that is kept
-halves what is missing. Equation 3.1 raises the rho of an application that holds less: that is in its table, too.
+this rho. It is broken if its application holds such GPUs and reports a worse rho than its table has for them.
+Shortfalls add up, as logarithms, and beyond a tolerance they discount later bids. A promise that is kept halves the
+sum. Equation 3.1 raises the rho of an application that holds less: that is in its table, too.
 """
 
 import math
@@ -16,13 +16,13 @@ from yarn_plugin.model.auction import Bid, Row
 from yarn_plugin.model.gpus import Gpus, total
 
 TOLERANCE = math.log(1.25)
-"""What may be missing before bids are discounted, in nats: estimates of honest applications err."""
+"""The shortfall up to which bids are not discounted, in nats: estimates of honest applications err."""
 
 KEPT = 1.02
-"""A rho up to so many times the promised one keeps the promise."""
+"""A rho of at most this many times the promised one keeps the promise."""
 
-MOST_MISSING = math.log(4.0)
-"""What a single statement adds at most: one that is made while an application has trouble does not ruin it."""
+MAX_MISSING = math.log(4.0)
+"""The most that a single report adds: one from an application in trouble does not ruin it."""
 
 
 def known(turn: Turn, app: str) -> Known:
@@ -36,19 +36,19 @@ def known(turn: Turn, app: str) -> Known:
 
 
 def discount(turn: Turn, app: str) -> float:
-    """By what factor an application's bids are discounted: at most 1."""
+    """The factor by which an application's bids are discounted: at most 1."""
     missing = max(turn.state.members[app].unkept - TOLERANCE, 0.0)
     return math.exp(-missing) / known(turn, app).overdue
 
 
 def discounts(turn: Turn) -> tuple[tuple[str, float], ...]:
-    """Of the applications whose bids are discounted."""
+    """The applications whose bids are discounted, each with its factor."""
     found = ((app, discount(turn, app)) for app in turn.active())
     return tuple((app, round(part, 4)) for app, part in found if part < 1.0)
 
 
 def believed_rho(turn: Turn, app: str, rho: float | None, gpus: int) -> float | None:
-    """What is believed of a rho with so many GPUs; None: unbounded, which it is not with an equal part of the pool."""
+    """A rho with this many GPUs, as believed. None: unbounded, which it never is with an equal part of the pool."""
     most = _bounded(known(turn, app), rho, gpus)
     return None if most is None else most * discount(turn, app)
 
@@ -78,13 +78,13 @@ def believed_bid(turn: Turn, app: str, bid: Bid, held: Gpus) -> Bid:
 
 
 def compare(turn: Turn, app: str, rho: float | None, promised: float | None) -> None:
-    """Compare what an application says of the GPUs that it holds with what its last table promised for them."""
+    """Compare the rho that an application reports for the GPUs it holds with the one that its last table promised."""
     if promised is None or not turn.index.gpus_of(app):
         return
     member, facts, gpus = turn.state.members[app], known(turn, app), turn.index.gpus_of(app)
     is_impossible = rho is None or promised <= 0 or (facts.has_part(gpus) and rho > facts.most(gpus) / WORTH)
-    missing = MOST_MISSING if rho is None or is_impossible else math.log(rho / promised)
+    missing = MAX_MISSING if rho is None or is_impossible else math.log(rho / promised)
     is_kept = missing <= math.log(KEPT)
-    unkept = member.unkept / 2 if is_kept else member.unkept + min(missing, MOST_MISSING)
+    unkept = member.unkept / 2 if is_kept else member.unkept + min(missing, MAX_MISSING)
     if unkept != member.unkept:
         turn.set_member(app, replace(member, unkept=unkept))
