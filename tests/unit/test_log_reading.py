@@ -297,6 +297,31 @@ def test_what_was_read_first_is_read_on_unless_the_name_itself_comes():
     assert reader.source.name == "loss"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Test: [{}/2]  Time: 0.2  loss: 9 (9)",
+        "Epoch(val) [1][{}/2]  loss: 9",
+        "[eval] step {}0 loss: 9",
+        "2026-01-02 03:04:05,678 - INFO - Validation set: [{}/2] loss: 9",
+        "step {}0 val: loss 9",
+    ],
+)
+def test_a_line_of_an_evaluation_has_another_metric_if_the_training_has_it_too(line):
+    evaluation = [line.format(1), line.format(2)]
+    log = ["step 1 loss 0.5", *evaluation, "step 3 loss 0.4", *evaluation, "step 5 loss 0.3"]
+    assert values(log) == [(1, 0.5), (3, 0.4), (5, 0.3)]
+    reader, alone = read([line.format(number) for number in (1, 2)])
+    assert [value for _, value in alone] == [9, 9]
+    assert reader.source.name in ("test_loss", "val_loss", "eval_loss", "validation_loss")
+
+
+def test_parts_of_a_line():
+    log = each("step {} val: loss {} train: loss {}", (1, 9, 0.5), (2, 9, 0.4))
+    assert values(log) == [(1, 0.5), (2, 0.4)]
+    assert values(each("step {} val: {} loss: {}", (1, 0.9, 0.5), (2, 0.8, 0.4))) == [(1, 0.5), (2, 0.4)]
+
+
 def test_a_log_without_the_metric_says_what_it_has():
     reader, found = read(["Epoch 1/3", "10/10 - 0s - accuracy: 0.5 - val_loss: 0.7"], "acuracy")
     assert (found, reader.source) == ([], None)
