@@ -417,3 +417,25 @@ def test_without_what_was_saved_the_step_of_the_checkpoint_tells():
     assert values(["Epoch [3/9], Step [5/10], Loss: 1"], resumed=20) == [(25, 1.0)]
     assert values(["Epoch: [2][ 5/10]\tLoss 1"], resumed=20) == [(25, 1.0)]
     assert values(["100%|█| 5/10 [00:00<00:00, 1.00it/s, loss=1]"], resumed=20) == [(25, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("log", "steps"),
+    [
+        (
+            [
+                "Epoch 1 [50/100] loss: 5",
+                "Epoch 2 [50/100] loss: 4",
+                "Epoch 2 [60/100] lr: 1",
+                "Epoch 2 [70/100] loss: 3",
+            ],
+            [50, 150, 160, 170],
+        ),
+        (["step 1 loss: 5", "step 2 lr: 1", "step 3 loss: 4"], [1, 2, 3]),
+        (["Epoch [1][50/100] loss: 5", "Test: [1/10] loss: 9", "Epoch [1][60/100] loss: 4"], [50, 60]),
+        (["epoch 1 step 9 loss 5", "epoch 2 step 1 loss 4", "epoch 2 step 2 lr 1", "epoch 3 step 3 lr 1"], [9, 10, 11]),
+    ],
+)
+def test_steps_without_a_value_are_counted_like_those_with_one(log, steps):
+    reader = LogReader()
+    assert [one.step for line in log for one in reader.read(line)] == steps
