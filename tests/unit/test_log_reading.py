@@ -319,6 +319,10 @@ def test_a_line_of_an_evaluation_has_another_metric_if_the_training_has_it_too(l
 def test_parts_of_a_line():
     log = each("step {} val: loss {} train: loss {}", (1, 9, 0.5), (2, 9, 0.4))
     assert values(log) == [(1, 0.5), (2, 0.4)]
+    results = each(
+        "{} Results - Epoch: {} Avg loss: {}", ("Training", 1, 0.5), ("Validation", 1, 9), ("Training", 2, 0.4)
+    )
+    assert values(results) == [(1, 0.5), (2, 0.4)]
     assert values(each("step {} val: {} loss: {}", (1, 0.9, 0.5), (2, 0.8, 0.4))) == [(1, 0.5), (2, 0.4)]
 
 

@@ -21,10 +21,10 @@ _NAMED = re.compile(
 )
 _PART = re.compile(
     r"(?<![\w./'\-])(?:train(?:ing)?|(?P<evaluation>test(?:ing)?|val(?:id(?:ation|ating)?)?|eval(?:uation|uating)?|dev))"
-    r"(?: set)?\s?[:\])](?!\s*[-+]?\.?\d)",
+    r"(?:(?: set)?\s?[:\])](?!\s*[-+]?\.?\d)| results?\b)",
     re.IGNORECASE,
 )
-"""`Test: `, `[eval] `, `Epoch(val) `: of what the rest of a line is."""
+"""`Test: `, `[eval] `, `Epoch(val) `, `Validation Results `: of what the rest of a line is."""
 
 _NEARBY = 80
 """Characters before a name that may be words of it."""
