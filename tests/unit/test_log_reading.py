@@ -316,6 +316,13 @@ def test_a_line_of_an_evaluation_has_another_metric_if_the_training_has_it_too(l
     assert reader.source.name in ("test_loss", "val_loss", "eval_loss", "validation_loss")
 
 
+def test_a_nested_metric_of_an_evaluation_is_another_one():
+    rows = [("train", 0.5, 1), ("val", 9, 2), ("train", 0.4, 3)]
+    assert values(each('{{"{}": {{"loss": {}}}, "step": {}}}', *rows)) == [(1, 0.5), (3, 0.4)]
+    assert values(['{"accuracy": "98/100", "step": 1}'], "accuracy") == [(1, 0.98)]
+    assert values(each('{{"loss": [{}], "step": {}}}', (0.5, 1), (0.4, 2))) == [(1, 0.5), (2, 0.4)]
+
+
 def test_parts_of_a_line():
     log = each("step {} val: loss {} train: loss {}", (1, 9, 0.5), (2, 9, 0.4))
     assert values(log) == [(1, 0.5), (2, 0.4)]
@@ -323,6 +330,9 @@ def test_parts_of_a_line():
         "{} Results - Epoch: {} Avg loss: {}", ("Training", 1, 0.5), ("Validation", 1, 9), ("Training", 2, 0.4)
     )
     assert values(results) == [(1, 0.5), (2, 0.4)]
+    rows = [("train", 1, 0.5), ("val", 2, 9), ("train", 3, 0.4), ("val", 4, 9)]
+    assert values(each('{{"mode": "{}", "step": {}, "loss": {}}}', *rows)) == [(1, 0.5), (3, 0.4)]
+    assert values(each('{{"split": "val", "step": {}, "loss": {}}}', (1, 0.5), (2, 0.4))) == [(1, 0.5), (2, 0.4)]
     assert values(each("step {} val: {} loss: {}", (1, 0.9, 0.5), (2, 0.8, 0.4))) == [(1, 0.5), (2, 0.4)]
 
 

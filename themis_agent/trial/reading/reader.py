@@ -76,9 +76,11 @@ class LogReader:
         return (*self._read(bar), *self._read(rest)) if rest else self._read(line)
 
     def _read(self, line: str) -> tuple[Reading, ...]:
-        text = of_mapping(line) or self._table.row(line)
+        mapping = of_mapping(line)
+        text = self._table.row(line) if mapping is None else mapping
         value = self._value(text) if text is not None else None
-        if value is None:
+        if value is None and mapping is None:
+            # The names of a mapping are whole as they are joined: what it nests is not the metric's own.
             text, value = line, self._value(line)
         assert text is not None
         place, seconds = place_of(text), iteration_s(line)
