@@ -297,6 +297,45 @@ def test_the_name_that_was_read_first_is_kept_unless_the_metrics_own_appears():
     assert reader.source.name == "loss"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Test: [{}/2]  Time: 0.2  loss: 9 (9)",
+        "Epoch(val) [1][{}/2]  loss: 9",
+        "[eval] step {}0 loss: 9",
+        "2026-01-02 03:04:05,678 - INFO - Validation set: [{}/2] loss: 9",
+        "step {}0 val: loss 9",
+    ],
+)
+def test_a_line_of_an_evaluation_has_another_metric_if_the_training_has_it_too(line):
+    evaluation = [line.format(1), line.format(2)]
+    log = ["step 1 loss 0.5", *evaluation, "step 3 loss 0.4", *evaluation, "step 5 loss 0.3"]
+    assert values(log) == [(1, 0.5), (3, 0.4), (5, 0.3)]
+    reader, alone = read([line.format(number) for number in (1, 2)])
+    assert [value for _, value in alone] == [9, 9]
+    assert reader.source.name in ("test_loss", "val_loss", "eval_loss", "validation_loss")
+
+
+def test_a_nested_metric_of_an_evaluation_is_another_one():
+    rows = [("train", 0.5, 1), ("val", 9, 2), ("train", 0.4, 3)]
+    assert values(each('{{"{}": {{"loss": {}}}, "step": {}}}', *rows)) == [(1, 0.5), (3, 0.4)]
+    assert values(['{"accuracy": "98/100", "step": 1}'], "accuracy") == [(1, 0.98)]
+    assert values(each('{{"loss": [{}], "step": {}}}', (0.5, 1), (0.4, 2))) == [(1, 0.5), (2, 0.4)]
+
+
+def test_parts_of_a_line():
+    log = each("step {} val: loss {} train: loss {}", (1, 9, 0.5), (2, 9, 0.4))
+    assert values(log) == [(1, 0.5), (2, 0.4)]
+    results = each(
+        "{} Results - Epoch: {} Avg loss: {}", ("Training", 1, 0.5), ("Validation", 1, 9), ("Training", 2, 0.4)
+    )
+    assert values(results) == [(1, 0.5), (2, 0.4)]
+    rows = [("train", 1, 0.5), ("val", 2, 9), ("train", 3, 0.4), ("val", 4, 9)]
+    assert values(each('{{"mode": "{}", "step": {}, "loss": {}}}', *rows)) == [(1, 0.5), (3, 0.4)]
+    assert values(each('{{"split": "val", "step": {}, "loss": {}}}', (1, 0.5), (2, 0.4))) == [(1, 0.5), (2, 0.4)]
+    assert values(each("step {} val: {} loss: {}", (1, 0.9, 0.5), (2, 0.8, 0.4))) == [(1, 0.5), (2, 0.4)]
+
+
 def test_a_log_without_the_metric_says_what_it_has():
     reader, found = read(["Epoch 1/3", "10/10 - 0s - accuracy: 0.5 - val_loss: 0.7"], "acuracy")
     assert (found, reader.source) == ([], None)
@@ -394,3 +433,25 @@ def test_without_what_was_saved_the_step_of_the_checkpoint_tells():
     assert values(["Epoch [3/9], Step [5/10], Loss: 1"], resumed=20) == [(25, 1.0)]
     assert values(["Epoch: [2][ 5/10]\tLoss 1"], resumed=20) == [(25, 1.0)]
     assert values(["100%|█| 5/10 [00:00<00:00, 1.00it/s, loss=1]"], resumed=20) == [(25, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("log", "steps"),
+    [
+        (
+            [
+                "Epoch 1 [50/100] loss: 5",
+                "Epoch 2 [50/100] loss: 4",
+                "Epoch 2 [60/100] lr: 1",
+                "Epoch 2 [70/100] loss: 3",
+            ],
+            [50, 150, 160, 170],
+        ),
+        (["step 1 loss: 5", "step 2 lr: 1", "step 3 loss: 4"], [1, 2, 3]),
+        (["Epoch [1][50/100] loss: 5", "Test: [1/10] loss: 9", "Epoch [1][60/100] loss: 4"], [50, 60]),
+        (["epoch 1 step 9 loss 5", "epoch 2 step 1 loss 4", "epoch 2 step 2 lr 1", "epoch 3 step 3 lr 1"], [9, 10, 11]),
+    ],
+)
+def test_steps_without_a_value_are_counted_like_those_with_one(log, steps):
+    reader = LogReader()
+    assert [one.step for line in log for one in reader.read(line)] == steps

@@ -283,6 +283,21 @@ def test_too_many_failures_stop_a_search_again_whose_failed_trials_are_tried_aga
     assert search.state.outcome is not None
 
 
+def test_a_trial_that_is_tried_again_counts_once():
+    """Of a search that was suspended: three trials fail, twice each, and nothing else is wrong."""
+    search = Search(HYPERBAND, held=10)
+    for number in range(3):
+        search.end(f"trial-{number:05}", 1)
+    search.take(events.Suspended())
+    for trial, _ in list(search.state.attempts):
+        search.end(trial.id, None)
+    search.take(events.Restarted(reopens=True, retry_failed=True))
+    for number in range(3):
+        search.end(f"trial-{number:05}", 1)
+    assert search.state.first_ended == (True,) * 3
+    assert search.state.outcome is None
+
+
 def test_a_trial_that_is_tried_again_alone_passes_every_rung():
     search = Search(Settings("successive_halving", trials=3, max_steps=9, eta=3, retries=0, rules=2), held=3)
     search.end(FIRST, 1)

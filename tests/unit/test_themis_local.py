@@ -219,6 +219,23 @@ def test_a_search_that_was_changed_replaces_the_earlier_one_or_is_kept_beside_it
     assert edited(tmp_path, 3, eta=4, **more) == result
 
 
+@pytest.mark.parametrize("owner", ["/another", None])
+def test_nothing_is_removed_for_a_search_that_is_refused(tmp_path, owner):
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    for store in (mine, others):
+        (store / "trial-00000").mkdir(parents=True)
+    folder = Folder(tmp_path / "s.themis")
+    (mine / driver.OWNER).write_text(str(folder.root))
+    if owner is not None:
+        (others / driver.OWNER).write_text(owner)
+    given = {"name": "s", "command": "train", "algorithm": "plain", "trials": 1, "max_steps": 1, "space": SPACE}
+    folder.begin(read({**given, "checkpoint": mine.as_uri()}, ""), tmp_path)
+    with pytest.raises(BadInputError, match=f"has checkpoints of .*{owner or 'another search'}"):
+        driver.run(read({**given, "checkpoint": others.as_uri()}, ""), tmp_path, folder, 3, replace=True)
+    assert (mine / "trial-00000").exists()
+    assert folder.load()[0].checkpoint == mine.as_uri()
+
+
 def test_a_search_that_runs_is_not_replaced(tmp_path):
     write_app(tmp_path, step_s=10)
     agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--state", "state")

@@ -121,6 +121,24 @@ def test_a_trial_that_passes_several_rungs_at_once_is_pruned_by_the_one_that_dec
     told.records.close()
 
 
+def test_a_trial_that_is_tried_again_was_not_promoted(tmp_path):
+    """It joins the rung of those that run."""
+    told = Told(tmp_path / "one", retries=0)
+    told.take(events.Granted("lease-1", gpus("m1", 3), told.clock.time + 100))
+    told.report(TRIALS[0], 1, 0.5)
+    told.end(TRIALS[0], 1)
+    for number, trial in enumerate(TRIALS[1:]):
+        told.report(trial, 2, number)
+    told.take(events.Suspended())
+    told.end(TRIALS[1], None)
+    told.take(events.Restarted(reopens=True, retry_failed=True))
+    assert told.intake.state.trials[TRIALS[0]].rung == 1
+    assert [text for text in told.said(TRIALS[0])[2:] if not text.startswith("started")] == [
+        "is tried again, in rung 1, until step 6"
+    ]
+    told.records.close()
+
+
 def test_moves_crashes_and_what_is_lost_are_said(tmp_path):
     told = Told(tmp_path / "one", algorithm="plain", trials=1)
     told.take(events.Granted("lease-1", gpus("m1", 1), told.clock.time + 100))

@@ -24,6 +24,9 @@ def reopened(state: State, retry_failed: bool) -> State:
     if state.outcome is not None:
         # Its user goes on although so many have failed. Those that are tried again say whether that has helped.
         state = replace(state, outcome=None, finished=False, first_ended=() if failed else None)
+    elif failed and state.first_ended is not None:
+        # Each trial counts once.
+        state = replace(state, first_ended=tuple(one for one in state.first_ended if not one))
     for trial in state.trials.values():
         if trial.fate == "stopped":
             waits = trial.ran_out or trial.step >= trial.until

@@ -87,9 +87,11 @@ def run(
     check_fits(app, gpus)
     if replace and folder.exists:
         earlier, _ = folder.load()
+        if app.checkpoint is not None:
+            _check_store(app.checkpoint, folder, replaces=True)
         replacing.end(folder)
-        if earlier.checkpoint is not None:
-            _leave_store(earlier.checkpoint, folder)
+        for url in filter(None, (earlier.checkpoint, app.checkpoint)):
+            _leave_store(url, folder)
         replacing.remove(folder)
     if folder.exists:
         replacing.check_same(folder, app, directory)
@@ -111,13 +113,23 @@ def _claim_store(url: str, folder: Folder) -> None:
         BadInputError: it is another search's.
         StoreError: it cannot be used.
     """
+    _check_store(url, folder)
+    store_at(url).write(OWNER, str(folder.root).encode())
+
+
+def _check_store(url: str, folder: Folder, replaces: bool = False) -> None:
+    """Check that a store has no checkpoints. `replaces`: those of an earlier search in the same folder may be there.
+
+    Raises:
+        BadInputError: it has some.
+        StoreError: it cannot be used.
+    """
     store, mine = store_at(url), str(folder.root).encode()
     found = store.names("")
     owner = store.read(OWNER) if OWNER in found else mine
-    if owner != mine or any(is_trial_id(name) for name in found):
+    if owner != mine or (any(map(is_trial_id, found)) and not (replaces and OWNER in found)):
         of = "another search" if owner == mine else f"the search in {owner.decode(errors='replace')}"
         raise BadInputError("checkpoint", url, f"has checkpoints of {of}; give each search a folder of its own")
-    store.write(OWNER, mine)
 
 
 def _leave_store(url: str, folder: Folder) -> None:

@@ -178,7 +178,7 @@ def _of_store(old: TrialState, new: TrialState) -> Iterator[Change]:
 
 def _of_fate(after: State, old: TrialState, new: TrialState, metric: str) -> Iterator[Change]:
     ranked = _ranked(new, after, metric) if new.ranking is not old.ranking else ""
-    if new.rung > old.rung:
+    if new.rung > old.rung and old.fate != "failed":
         more = "" if new.fate == "pruned" else ranked
         yield Change(new.id, f"was promoted to rung {new.rung}, until step {new.until:g}{more}", "good", "training")
     if new.fate == old.fate:
@@ -204,7 +204,7 @@ def _of_fate(after: State, old: TrialState, new: TrialState, metric: str) -> Ite
         case "stopped":
             yield Change(new.id, f"was stopped at step {new.step:g} with the search", fate="stopped")
         case "training" if old.fate == "failed":
-            yield Change(new.id, "is tried again")
+            yield Change(new.id, f"is tried again, in rung {new.rung}, until step {new.until:g}")
         case "training":
             pass
 

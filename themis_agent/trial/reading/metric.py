@@ -19,12 +19,22 @@ _AFTER = (
 _NAMED = re.compile(
     r"(?<![\w.@/'\-])([A-Za-z][\w.@/'\-]{0,40}(?: [A-Za-z][\w.@/'\-]{0,40})?)['\"]? ?[:=]\s?['\"]?[-+]?\.?\d"
 )
+_PART = re.compile(
+    r"(?<![\w./'\-])(?:train(?:ing)?|(?P<evaluation>test(?:ing)?|val(?:id(?:ation|ating)?)?|eval(?:uation|uating)?|dev))"
+    r"(?:(?: set)?\s?[:\])](?!\s*[-+]?\.?\d)| results?\b)",
+    re.IGNORECASE,
+)
+"""`Test: `, `[eval] `, `Epoch(val) `, `Validation Results `: of what the rest of a line is."""
+
 _NEARBY = 80
 """Characters before a name that may be words of it."""
 
 _MAX_WORDS = 4
 _MAX_NAMED = 500
 """Characters of a line in which other names are looked for."""
+
+_BEFORE = 500
+"""Characters before a name in which it may say of what a line is."""
 
 _MAX_PLACES = 16
 """In a line, where the metric may be."""
@@ -79,8 +89,13 @@ class Metric:
                 if has_decimal_comma(text, found.end()):
                     self.decimal_comma = text[found.end() :].split()[0][:20]
                 continue
-            label = "_".join((*words[0], self.name, *words[1]))
-            yield Value(value, label, len(words[0]) + len(words[1]))
+            label = (
+                *_evaluation(text[max(found.start() - _BEFORE, 0) : found.start()]),
+                *words[0],
+                self.name,
+                *words[1],
+            )
+            yield Value(value, "_".join(label), len(label) - 1)
 
     def is_named(self, text: str) -> bool:
         """Whether a text, such as the head of a column, is a name of the metric."""
@@ -92,6 +107,12 @@ def other_names(text: str) -> Iterator[str]:
     for found in _NAMED.finditer(text[:_MAX_NAMED]):
         if not _NOT_METRICS.intersection(_words(found[1])):
             yield found[1][:40]
+
+
+def _evaluation(text: str) -> list[str]:
+    """The evaluation that what follows a text is of, if it is of one."""
+    parts = [match["evaluation"] for match in _PART.finditer(text)]
+    return [parts[-1].lower()] if parts and parts[-1] else []
 
 
 def _before(text: str) -> list[str]:

@@ -99,6 +99,19 @@ class Numbering:
             self._go_on_from(place.step, None)
             at.raw = place.step
 
+    def passed(self, place: Place) -> int | None:
+        """The step of a line without a value; None: it is not certain, as in an evaluation, or not after the latest
+        one."""
+        at, raw = self._at, place.step
+        if at.kind != _STEP or at.raw is None or raw is None or not is_step(raw):
+            return None
+        if place.total is not None and place.epoch is not None and place.epoch.is_integer():
+            raw += max(int(place.epoch) - 1 + at.zero, 0) * place.total
+        elif place.epoch not in (None, at.epoch):
+            return None
+        step = at.base + raw
+        return step if raw > at.raw and place.total == at.total and is_step(step) else None
+
     def number(self, place: Place, value: float) -> Number:
         """The step of a value there."""
         place = self._with_header(place)

@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator
 from themis_agent.trial.reading.numbers import parsed
 
 _MAX_DEPTH = 6
+_PARTS = ("mode", "split", "phase", "stage")
+"""Names under which a line says whether it is of the training or of an evaluation."""
+
 _CELLS = re.compile(r"\s*[|│┃]\s*|\t+|\s{2,}|\s*,\s*")
 _BEGINS_WITH_LETTER = re.compile(r"[A-Za-z]")
 
 
 def of_mapping(line: str) -> str | None:
-    """A line of JSON or a Python dictionary; nested names are joined: `val/loss=0.5`."""
+    """A line of JSON or a Python dictionary; nested names are joined: `val/loss=0.5`. `[val]` before them: its mode."""
     text = line.strip()
     if not (text.startswith("{") and text.endswith("}")):
         return None
@@ -22,20 +25,22 @@ def of_mapping(line: str) -> str | None:
             mapping = read(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
             continue
-        return "\t".join(_flat(mapping, "", 0)) if isinstance(mapping, dict) else None
+        if not isinstance(mapping, dict):
+            return None
+        parts = [f"[{part}]" for name in _PARTS if isinstance(part := mapping.get(name), str) and part.isalpha()]
+        return " ".join([*parts, "\t".join(_flat(mapping, "", 0))])
     return None
 
 
 def _flat(mapping: dict[object, object], prefix: str, depth: int) -> Iterator[str]:
     for key, value in mapping.items():
         name = f"{prefix}{key}"
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
         if isinstance(value, dict):
             if depth < _MAX_DEPTH:
                 yield from _flat(value, f"{name}/", depth + 1)
         elif isinstance(value, int | float | str) and not isinstance(value, bool):
-            number = value if isinstance(value, str) else repr(value)
-            if parsed(number) is not None:
-                yield f"{name}={number}"
+            yield f"{name}={value if isinstance(value, str) else repr(value)}"
 
 
 class Table:

@@ -31,8 +31,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a line tells. `value`: of the metric, at `step`; it may be NaN or infinite. Without one, `step` is as in the
-    log."""
+    """What a line tells. `value`: of the metric, at `step`; it may be NaN or infinite. A step without one is
+    counted like those with one."""
 
     step: int | None = None
     value: float | None = None
@@ -76,9 +76,11 @@ class LogReader:
         return (*self._read(bar), *self._read(rest)) if rest else self._read(line)
 
     def _read(self, line: str) -> tuple[Reading, ...]:
-        text = of_mapping(line) or self._table.row(line)
+        mapping = of_mapping(line)
+        text = self._table.row(line) if mapping is None else mapping
         value = self._value(text) if text is not None else None
-        if value is None:
+        if value is None and mapping is None:
+            # The names of a mapping are whole as they are joined: what it nests is not the metric's own.
             text, value = line, self._value(line)
         assert text is not None
         place, seconds = place_of(text), iteration_s(line)
@@ -123,10 +125,10 @@ class LogReader:
         self._numbering.pass_by(place, header_of(line))
         if self.source is None and place.redrawn and place.step != place.total:
             self._total_without_value = place.total
-        if self.source is None or self.source.steps is not Steps.STEPS or (place.step is None and seconds is None):
+        if self.source is None or self.source.steps is not Steps.STEPS:
             return ()
-        step = place.step if place.step is not None and is_step(place.step) else None
-        return (Reading(step, None, seconds),)
+        step = self._numbering.passed(place)
+        return () if step is None and seconds is None else (Reading(step, None, seconds),)
 
     def _taken(self, place: Place, value: float, name: str, seconds: float | None) -> tuple[Reading, ...]:
         if place.step is not None and not is_step(place.step):
