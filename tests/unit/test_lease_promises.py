@@ -162,3 +162,59 @@ def test_gpu_time_until_another_arbiter_takes_over_counts():
     world.stage.take(Superseded("http://you:2"))
     assert not world.stage.state().leases
     assert world.stage.state().members[bob].attained_gpu_s == pytest.approx(4 * (world.stage.clock.time - start))
+
+
+def test_an_answer_is_compared_for_the_gpus_that_were_asked_about():
+    """Bob is asked while it waits for what it won, and answers when it has it."""
+    world = World.of(node("n1"), f=0.5)
+    ann = world.arrive("ann", rho=2.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    world.agents[ann].rho = 0.5
+    bob = world.arrive("bob", rho=9.0, rows=(row(2.0, 4),))
+    world.wait(580.0)
+    (revoke,) = wait_for(world, Revoke)
+    world.agents[bob].rho, world.agents[bob].delay = None, 4.0
+    world.wait(revoke.by - 3.0 - world.stage.clock.time)
+    world.stage.take(NodesChanged((node("n2"),), ()))
+    world.wait(6.0)
+    assert world.held() == {bob: {f"n1/{number}" for number in range(4)}}
+    assert world.stage.state().members[bob].estimated_in == 3
+    assert world.stage.state().members[bob].unkept == 0.0
+
+
+def test_a_table_for_gpus_that_were_lost_since_the_offer_breaks_no_promise():
+    world = World.of(node("n1"), node("n2"))
+    bob = world.arrive("bob", rho=9.0, rows=(row(1.0, 4, 4), row(2.0, 4)))
+    world.wait(20.0)
+    assert len(world.held()[bob]) == 8
+    world.agents[bob].rho, world.agents[bob].rows = 1.0, (row(0.5, 4),)
+    world.stage.take(NodesChanged((node("n3"),), ()))
+    world.wait(2.05)
+    world.agents[bob].delay = 2.0
+    world.wait(1.0)
+    world.stage.take(NodesChanged((), (node("n2").id,)))
+    world.wait(3.0)
+    assert world.stage.state().members[bob].table_round == 2
+    assert world.stage.state().members[bob].unkept == 0.0
+
+
+def test_an_answer_for_gpus_that_were_lost_since_the_question_breaks_no_promise():
+    world = World.of(node("n1"), node("n2"))
+    bob = world.arrive("bob", rho=9.0, rows=(row(1.0, 4, 4), row(2.0, 4)))
+    world.wait(20.0)
+    world.agents[bob].rho, world.agents[bob].delay = 1.0, 3.0
+    world.stage.take(NodesChanged((node("n3"),), ()))
+    world.wait(3.0)
+    world.stage.take(NodesChanged((), (node("n2").id,)))
+    world.wait(3.0)
+    assert world.stage.state().members[bob].estimated_in == 2
+    assert world.stage.state().members[bob].unkept == 0.0
+
+
+def wait_for(world, kind):
+    """The messages of a kind once there are any."""
+    for _ in range(60):
+        if found := world.sent(kind):
+            return found
+        world.wait(1.0)
+    raise AssertionError(f"no {kind.__name__}")

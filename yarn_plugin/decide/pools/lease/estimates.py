@@ -52,8 +52,9 @@ def who_can_use_more(turn: Turn) -> list[str]:
 
 def note_estimate(turn: Turn, app: str, estimate: Estimate, described: Described, question: EstimateRequest) -> None:
     """Note what an application says, as far as it is believed."""
-    holds = turn.staying(app)
-    promises.compare(turn, app, estimate.rho, _promised(turn, app, holds, question.contention), total(holds))
+    # Of what it was asked about: leases may have begun or ended since.
+    promised = _promised(turn, app, question.held, question.contention)
+    promises.compare(turn, app, estimate.rho, promised, total(question.held))
     work, most = described.work_s, min(described.max_gpus, len(turn.inventory.places))
     member = replace(
         turn.state.members[app],
@@ -63,7 +64,7 @@ def note_estimate(turn: Turn, app: str, estimate: Estimate, described: Described
     )
     # What is believed depends on it.
     turn.set_member(app, member)
-    rho = promises.believed_rho(turn, app, estimate.rho, total(holds))
+    rho = promises.believed_rho(turn, app, estimate.rho, total(turn.staying(app)))
     turn.set_member(app, replace(member, rho=rho))
 
 
@@ -74,7 +75,10 @@ def note_bid(turn: Turn, app: str, bid: Bid, offer: GpuOffer) -> None:
     member = turn.state.members[app]
     table = CachedTable(bid, member.arrived_at, turn.at, offer.contention, offer.held)
     turn.set_member(app, replace(member, table=table, table_round=bid.round, counted_at=turn.at))
-    promises.compare(turn, app, _rho_with(turn, app, table, holds), promised, total(holds))
+    counts = dict(holds)
+    # Else the table says nothing of what is there: GPUs of it were lost since the offer, or their lease has not begun.
+    if all(counts.get(slot, 0) >= gpus for slot, gpus in offer.held):
+        promises.compare(turn, app, _rho_with(turn, app, table, holds), promised, total(holds))
 
 
 def count_work(turn: Turn) -> None:
