@@ -1,13 +1,14 @@
 """Commands carried out on a server that plays a ResourceManager; every outcome comes back as an event."""
 
 import queue
+import time
 
 import pytest
 
 from tests.http_servers import WebServer, reply
 from yarn_plugin.act import actor as actor_module
 from yarn_plugin.act.actor import Actor
-from yarn_plugin.act.ownership import Owner, Ownership
+from yarn_plugin.act.ownership import OwnedError, Owner, Ownership
 from yarn_plugin.act.weights import leaves_in
 from yarn_plugin.decide.commands import ListContainers, ReadLeaves, SignalContainers, WriteWeights
 from yarn_plugin.decide.events import (
@@ -316,6 +317,28 @@ def test_a_superseded_arbiter_signals_no_container_that_it_decided_on_before(act
     outcome = carry_out(SignalContainers("app_1", ("c_2",), LegacyText("overstays")))
     assert "http://you:2" in outcome.failed[0]
     assert not manager.signalled
+
+
+def test_an_arbiter_that_could_not_claim_signals_no_container_of_another_one(acting, manager):
+    def claim():
+        raise OwnedError("root.sql", "http://you:2")
+
+    carry_out = acting(claim=claim, parents=("root.sql",))
+    assert carry_out(SignalContainers("app_1", ("c_2",), LegacyText("overstays"))) == Superseded("http://you:2")
+    assert "http://you:2" in carry_out.outcome().failed[0]
+    assert not manager.signalled
+
+
+def test_commands_are_carried_out_after_a_look_at_the_owner_that_fails_in_an_unexpected_way(acting, monkeypatch):
+    def unread(manager):
+        raise KeyError(1)
+
+    monkeypatch.setattr(actor_module.scheduler_configuration, "read", unread)
+    carry_out = acting(ownership=owned(), parents=("root.sql",), check_every=0.01)
+    assert isinstance(carry_out(ListContainers("app_1", "application_1", LegacyText("asked"))), ContainersListed)
+    time.sleep(0.05)
+    assert isinstance(carry_out(ListContainers("app_1", "application_1", LegacyText("asked"))), ContainersListed)
+    assert carry_out.actor.counters["commands_failed"]
 
 
 @pytest.mark.parametrize("there", [None, "you|http://you:2|2", "rubbish"])

@@ -377,3 +377,9 @@ def test_large_bodies_of_one_user_are_read_a_few_at_a_time(service):
     assert statuses[0] == 429, "too many wait already"
     assert statuses[1] in (None, 422), "a small one does not wait"
     assert his == 1, "nor does another user's"
+
+
+def test_a_chunked_body_to_an_open_path_is_refused_also_without_a_token(service):
+    sender = Sender(service, None, **chunked(b"x"), method="GET", path="/v1/health").run()
+    assert (sender.status, sender.problems[0].expected) == (413, "must be empty")
+    assert service.refusals.counts() == {"too_large": 1}

@@ -1,6 +1,7 @@
 """Edge cases of event streams: unique ids, ends that are sent again, slow readers."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -317,3 +318,20 @@ def test_a_share_that_waits_is_sent_before_a_later_message():
         streams.publish(decision(11, Dismiss("app_1", LegacyText("gone"))))
 
     assert follow_while(streams, change) == [(7, "share"), (8, "share"), (10, "share"), (11, "end")]
+
+
+def test_a_share_that_a_later_one_replaces_is_not_sent_after_it(monkeypatch):
+    """On a busy event loop the next share may be read before it is noticed that the waiting one is due."""
+    monkeypatch.setattr(module, "SHARE_INTERVAL", 0.2)
+    streams = Streams(Past(decision(7, tell(7)), members=member(7)))
+
+    async def change():
+        for seq in (8, 9):
+            streams.publish(decision(seq, tell(seq)))
+            await asyncio.sleep(0)
+        streams.publish(decision(10, tell(10)))
+        time.sleep(0.3)
+        await asyncio.sleep(0.3)
+        streams.stop()
+
+    assert follow_while(streams, change) == [(7, "share"), (8, "share"), (10, "share")]

@@ -6,7 +6,10 @@ import pytest
 
 from tests.lease_world import World, node, row
 from yarn_plugin.api.causes import text
+from yarn_plugin.decide.events import Deregistered, NodesChanged, Superseded
 from yarn_plugin.decide.mechanisms.plausible_rho import Known
+from yarn_plugin.decide.pools.commands import Ask, Revoke
+from yarn_plugin.model.gpus import Job
 
 HOUR = 3600.0
 
@@ -81,3 +84,137 @@ def test_an_application_whose_rho_rises_since_it_holds_less_is_not_discounted():
     world.wait(600.0)
     assert world.stage.state().members[bob].unkept == 0.0
     assert not any(bob in dict(record.discounted) for record in world.rounds())
+
+
+def test_an_application_whose_gpus_are_revoked_says_nothing_of_them_and_is_not_discounted():
+    """It is asked for the finish time without them, which is unbounded if they were all that it had."""
+    world = World.of(node("n1"), f=0.5)
+    bob = world.arrive("bob", rho=2.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    # With twice the N_avg.
+    world.agents[bob].rho = 0.5
+    world.arrive("eve", rho=9.0, rows=(row(2.0, 4),))
+    world.wait(590.0)
+    (revoke,) = world.sent(Revoke)
+    assert revoke.app == bob
+    world.agents[bob].rho = None
+    world.stage.take(NodesChanged((node("n2"),), ()))
+    world.wait(10.0)
+    asked = [one.question for one in world.sent(Ask) if one.app == bob]
+    assert asked[-1].held == ()
+    assert world.stage.state().members[bob].unkept == 0.0
+
+
+def test_a_promise_is_compared_at_the_n_avg_of_the_question():
+    """Many applications arrive while bob computes its answer."""
+    world = World.of(node("n1"))
+    bob = world.arrive("bob", rho=2.0, rows=(row(1.0, 4),))
+    world.wait(60.0)
+    world.agents[bob].rho, world.agents[bob].delay = 1.0, 4.0
+    world.stage.take(NodesChanged((node("n2"),), ()))
+    world.wait(2.5)
+    for number in range(40):
+        world.arrive(f"other{number}", rho=1.0)
+    world.wait(5.0)
+    assert world.stage.state().members[bob].estimated_in == 2
+    assert world.stage.state().members[bob].unkept == 0.0
+
+
+def test_jobs_do_not_declare_all_work_of_an_application_that_starts_new_ones():
+    jobs = (Job("trial", 60.0, 1.0, max_gpus=4),)
+    world = World.of(node("n1"))
+    bob = world.arrive("bob", rho=2.0, rows=(row(0.99, 4),), jobs=jobs)
+    world.wait(20.0)
+    world.agents[bob].rho = 1.0
+    world.wait(2 * HOUR)
+    assert not any(record.discounted for record in world.rounds())
+    world.agents[bob].cluster_s = 15.0
+    world.wait(HOUR)
+    assert dict(world.rounds()[-1].discounted).keys() == {bob}, "what it says of all its work counts"
+
+
+def test_a_table_without_cluster_s_promises_nothing_of_the_time_without_its_gpus():
+    world = World.of(node("n1"), f=0.5, grace_s=0.0)
+    bob = world.arrive("bob", rho=9.0, rows=(row(2.0, 4),))
+    world.wait(20.0)
+    # T_cluster is 1,000 s, of which it has done 300 s after 600 s; then it waits for 500 s.
+    world.agents[bob].rho = 2000 / (1000 * 2)
+    eve = world.arrive("eve", rho=90.0, rows=(row(80.0, 4),))
+    world.wait(600.0)
+    assert world.held().keys() == {eve}
+    # Kim is offered what eve leaves, and says nothing: bob gets it without another table.
+    world.agents[bob].rho, world.agents[bob].bids = 2500 / (1000 * 2), False
+    world.arrive("kim", rho=99.0, bids=False)
+    world.wait(500.0)
+    world.stage.take(Deregistered(eve))
+    world.wait(20.0)
+    assert world.held().keys() == {bob}
+    world.wait(600.0)
+    assert world.stage.state().members[bob].table_round == 1
+    assert world.stage.state().members[bob].unkept == 0.0
+
+
+def test_gpu_time_until_another_arbiter_takes_over_counts():
+    world = World.of(node("n1"))
+    bob = world.arrive("bob", rho=2.0, rows=(row(1.0, 4),))
+    world.wait(400.0)
+    (start,) = [one.started_at for one in world.stage.state().leases.values()]
+    world.stage.take(Superseded("http://you:2"))
+    assert not world.stage.state().leases
+    assert world.stage.state().members[bob].attained_gpu_s == pytest.approx(4 * (world.stage.clock.time - start))
+
+
+def test_an_answer_is_compared_for_the_gpus_that_were_asked_about():
+    """Bob is asked while it waits for what it won, and answers when it has it."""
+    world = World.of(node("n1"), f=0.5)
+    ann = world.arrive("ann", rho=2.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    world.agents[ann].rho = 0.5
+    bob = world.arrive("bob", rho=9.0, rows=(row(2.0, 4),))
+    world.wait(580.0)
+    (revoke,) = wait_for(world, Revoke)
+    world.agents[bob].rho, world.agents[bob].delay = None, 4.0
+    world.wait(revoke.by - 3.0 - world.stage.clock.time)
+    world.stage.take(NodesChanged((node("n2"),), ()))
+    world.wait(6.0)
+    assert world.held() == {bob: {f"n1/{number}" for number in range(4)}}
+    assert world.stage.state().members[bob].estimated_in == 3
+    assert world.stage.state().members[bob].unkept == 0.0
+
+
+def test_a_table_for_gpus_that_were_lost_since_the_offer_breaks_no_promise():
+    world = World.of(node("n1"), node("n2"))
+    bob = world.arrive("bob", rho=9.0, rows=(row(1.0, 4, 4), row(2.0, 4)))
+    world.wait(20.0)
+    assert len(world.held()[bob]) == 8
+    world.agents[bob].rho, world.agents[bob].rows = 1.0, (row(0.5, 4),)
+    world.stage.take(NodesChanged((node("n3"),), ()))
+    world.wait(2.05)
+    world.agents[bob].delay = 2.0
+    world.wait(1.0)
+    world.stage.take(NodesChanged((), (node("n2").id,)))
+    world.wait(3.0)
+    assert world.stage.state().members[bob].table_round == 2
+    assert world.stage.state().members[bob].unkept == 0.0
+
+
+def test_an_answer_for_gpus_that_were_lost_since_the_question_breaks_no_promise():
+    world = World.of(node("n1"), node("n2"))
+    bob = world.arrive("bob", rho=9.0, rows=(row(1.0, 4, 4), row(2.0, 4)))
+    world.wait(20.0)
+    world.agents[bob].rho, world.agents[bob].delay = 1.0, 3.0
+    world.stage.take(NodesChanged((node("n3"),), ()))
+    world.wait(3.0)
+    world.stage.take(NodesChanged((), (node("n2").id,)))
+    world.wait(3.0)
+    assert world.stage.state().members[bob].estimated_in == 2
+    assert world.stage.state().members[bob].unkept == 0.0
+
+
+def wait_for(world, kind):
+    """The messages of a kind once there are any."""
+    for _ in range(60):
+        if found := world.sent(kind):
+            return found
+        world.wait(1.0)
+    raise AssertionError(f"no {kind.__name__}")

@@ -55,6 +55,13 @@ def test_other_bidders_take_whole_gangs():
     assert [one.reason for one in result.idle] == ["gang"]
 
 
+def test_more_gpus_that_are_worth_less_than_what_a_bidder_won_are_not_added():
+    """Two fast GPUs are better than four of which two are slow."""
+    table = (row(0.5, (2, "m0")), row(1, 1, 1, 1, 1))
+    result = allocate(problem([machine("m0", 2), machine("m1", 2)], bid("a", 8, *table)))
+    assert (taken(result), idle(result)) == ({"a": 2}, 2)
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_no_gpu_that_somebody_can_use_is_idle(seed):
     given = random_round(seed)

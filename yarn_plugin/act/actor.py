@@ -40,7 +40,8 @@ class Actor:
         emit: called with each outcome, also of failed commands.
         ownership: of the pools' queues; nothing more is written once another arbiter has taken them over.
         parents: the pools' queues; only their child queues are changed. None: any queue.
-        claim: makes this arbiter the owner before its first access, if that was not possible before.
+        claim: makes this arbiter the owner before its first access, if that was not possible before; until then it
+            neither writes weights nor signals containers.
         check_every: seconds between checks of who owns the queues; None: only with commands that read or write them.
 
     `counters`: failures by name, never reset.
@@ -121,6 +122,10 @@ class Actor:
         except ManagerError:
             # The poller reports that the ResourceManager is away.
             return
+        except Exception:
+            self.counters["commands_failed"] += 1
+            log.exception("internal error: a check of who owns the pools' queues failed; report this error")
+            return
         for outcome in self._note_superseded(by) if by is not None else ():
             report(outcome, self._emit, self.counters, "a check of the owner")
 
@@ -154,7 +159,7 @@ class Actor:
             raise SupersededError(owned.url) from None
 
     def _outcomes(self, command: Command) -> Iterator[Event]:
-        if isinstance(command, WriteWeights | ReadLeaves):
+        if isinstance(command, WriteWeights | ReadLeaves | SignalContainers):
             self._claim_if_necessary()
         match command:
             case WriteWeights(weights, forget, _):

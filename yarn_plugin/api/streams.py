@@ -269,7 +269,8 @@ class Streams:
                 if clock() < next_share:
                     held = new
                     continue
-                next_share = clock() + SHARE_INTERVAL
+                # Also instead of one that waits, if that was due just now.
+                next_share, held = clock() + SHARE_INTERVAL, None
             elif held is not None:
                 # In the order of their ids, by which a client that reconnects is sent the rest.
                 yield held

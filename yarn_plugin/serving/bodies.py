@@ -88,7 +88,8 @@ class BodyLimitMiddleware:
         self, scope: Scope, receive: Receive, limit: int
     ) -> bytes | Literal["too large", "too slow", "gone"]:
         declared = _declared_length(scope)
-        is_small = declared is not None and not SMALL_BODY < declared <= limit
+        # One that is refused unread is, too; its sender may be unknown.
+        is_small = not limit or (declared is not None and not SMALL_BODY < declared <= limit)
         async with _at_once(scope) if is_small else self._turn(scope):
             return await _read(scope, receive, limit, self._limits.header_timeout)
 

@@ -112,12 +112,15 @@ class _Round:
         return tuple(sorted(awards, key=lambda award: award.app))
 
     def _bidder(self, award: Award) -> Bidder:
-        """What a bidder could use beside what it keeps: as many GPUs as a row that it could win has."""
+        """What a bidder could use beside what it keeps: as many GPUs as a row that it could win has, and that is not
+        worse than the one that it won."""
         i = self._number[award.app]
         bid, kept, paid = self._bids[i], total(award.kept), added(award.won)
         for slot, gpus in award.kept:
             paid[slot] -= gpus
-        sizes = {sum(piece.gpus for piece in row.pieces) - kept for row in self._candidates[i]}
+        worst = math.inf if award.row is None else bid.rows[award.row].rho
+        useful = [row for row in self._candidates[i] if bid.rows[row.row].rho <= worst]
+        sizes = {sum(piece.gpus for piece in row.pieces) - kept for row in useful}
         more = tuple(sorted(size for size in sizes if size > 0))
         has = tuple(sorted(added(bid.held, award.kept).items()))
         app = AppWithoutBid(award.app, max(more, default=0), has, bid.expiring, bid.gangs)

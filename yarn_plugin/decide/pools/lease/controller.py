@@ -64,6 +64,7 @@ class LeaseController:
         turn = Turn(self._pool, self._settings, state, view, at, index, self._descriptions)
         if view.superseded is not None:
             handover.stand_down(turn, view.superseded)
+            estimates.count_work(turn)
             return self._ended(turn), (*turn.commands, SetTimer(NEXT, None))
         if self._changes_nothing_else(state, view, at, what):
             _take(turn, what)

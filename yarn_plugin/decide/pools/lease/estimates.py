@@ -14,8 +14,8 @@ from yarn_plugin.decide.pools.lease.described import Described
 from yarn_plugin.decide.pools.lease.members import contention
 from yarn_plugin.decide.pools.lease.settings import THEMIS
 from yarn_plugin.decide.pools.lease.turn import Turn
-from yarn_plugin.model.auction import Bid, Estimate, GpuOffer
-from yarn_plugin.model.gpus import Gpus
+from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer
+from yarn_plugin.model.gpus import Gpus, total
 
 
 def answer_from_table(turn: Turn, app: str, number: int) -> bool:
@@ -50,9 +50,11 @@ def who_can_use_more(turn: Turn) -> list[str]:
     ]
 
 
-def note_estimate(turn: Turn, app: str, estimate: Estimate, described: Described) -> None:
+def note_estimate(turn: Turn, app: str, estimate: Estimate, described: Described, question: EstimateRequest) -> None:
     """Note what an application says, as far as it is believed."""
-    promises.compare(turn, app, estimate.rho, _promised(turn, app))
+    # Of what it was asked about: leases may have begun or ended since.
+    promised = _promised(turn, app, question.held, question.contention)
+    promises.compare(turn, app, estimate.rho, promised, total(question.held))
     work, most = described.work_s, min(described.max_gpus, len(turn.inventory.places))
     member = replace(
         turn.state.members[app],
@@ -60,18 +62,23 @@ def note_estimate(turn: Turn, app: str, estimate: Estimate, described: Described
         gangs=described.gangs,
         cluster_s=work / most if work > 0 and most > 0 else None,
     )
+    # What is believed depends on it.
     turn.set_member(app, member)
-    rho = promises.believed_rho(turn, app, estimate.rho, turn.index.gpus_of(app))
+    rho = promises.believed_rho(turn, app, estimate.rho, total(turn.staying(app)))
     turn.set_member(app, replace(member, rho=rho))
 
 
 def note_bid(turn: Turn, app: str, bid: Bid, offer: GpuOffer) -> None:
     """Note a bid table, which answers for its application from now on."""
-    promised = _promised(turn, app)
+    holds = turn.staying(app)
+    promised = _promised(turn, app, holds, offer.contention)
     member = turn.state.members[app]
     table = CachedTable(bid, member.arrived_at, turn.at, offer.contention, offer.held)
     turn.set_member(app, replace(member, table=table, table_round=bid.round, counted_at=turn.at))
-    promises.compare(turn, app, _rho_with(turn, app, table, turn.index.holds(app)), promised)
+    counts = dict(holds)
+    # Else the table says nothing of what is there: GPUs of it were lost since the offer, or their lease has not begun.
+    if all(counts.get(slot, 0) >= gpus for slot, gpus in offer.held):
+        promises.compare(turn, app, _rho_with(turn, app, table, holds), promised, total(holds))
 
 
 def count_work(turn: Turn) -> None:
@@ -89,16 +96,22 @@ def count_work(turn: Turn) -> None:
         turn.set_member(app, member)
 
 
-def _promised(turn: Turn, app: str) -> float | None:
-    """What the last table of an application says of what it holds now; None: nothing."""
-    member, holds = turn.state.members[app], turn.index.holds(app)
+def _promised(turn: Turn, app: str, holds: Gpus, contention: float) -> float | None:
+    """What the last table of an application says of what it holds now, at this N_avg; None: nothing."""
+    member = turn.state.members[app]
     if member.table is None or not holds:
         return None
     with_it = _rho_with(turn, app, member.table, holds)
     if with_it is None or with_it == member.table.bid.rho:
         # None of what was promised is there.
         return None
-    return member.table.after(turn.at - member.counted_at, with_it).now(turn.at, contention(turn, app), with_it)
+    rho = member.table.after(turn.at - member.counted_at, with_it).now(turn.at, contention, with_it)
+    if rho is None or member.table.bid.cluster_s:
+        return rho
+    # The table does not count the time until its application got these GPUs.
+    ideal_s = promises.known(turn, app).ideal_s
+    waited_s = max((member.attained_at or turn.at) - member.table.made_at, 0.0)
+    return rho + waited_s / ideal_s if ideal_s else None
 
 
 def _rho_with(turn: Turn, app: str, table: CachedTable, holds: Gpus) -> float | None:

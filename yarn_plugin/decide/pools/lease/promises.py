@@ -37,8 +37,11 @@ def known(turn: Turn, app: str) -> Known:
 
 def discount(turn: Turn, app: str) -> float:
     """The factor by which an application's bids are discounted: at most 1."""
-    missing = max(turn.state.members[app].unkept - TOLERANCE, 0.0)
-    return math.exp(-missing) / known(turn, app).overdue
+    member = turn.state.members[app]
+    missing = max(member.unkept - TOLERANCE, 0.0)
+    # The jobs of an estimate are the unfinished ones: what others have had, and what follows, is not declared.
+    declares_all = member.table is not None and member.table.bid.cluster_s
+    return math.exp(-missing) / (known(turn, app).overdue if declares_all else 1.0)
 
 
 def discounts(turn: Turn) -> tuple[tuple[str, float], ...]:
@@ -77,11 +80,11 @@ def believed_bid(turn: Turn, app: str, bid: Bid, held: Gpus) -> Bid:
     return replace(bid, rho=nothing, rows=rows)
 
 
-def compare(turn: Turn, app: str, rho: float | None, promised: float | None) -> None:
-    """Compare the rho that an application reports for the GPUs it holds with the one that its last table promised."""
-    if promised is None or not turn.index.gpus_of(app):
+def compare(turn: Turn, app: str, rho: float | None, promised: float | None, gpus: int) -> None:
+    """Compare the rho that an application reports for this many GPUs that it holds with what its last table promised."""
+    if promised is None:
         return
-    member, facts, gpus = turn.state.members[app], known(turn, app), turn.index.gpus_of(app)
+    member, facts = turn.state.members[app], known(turn, app)
     is_impossible = rho is None or promised <= 0 or (facts.has_part(gpus) and rho > facts.most(gpus) / WORTH)
     missing = MAX_MISSING if rho is None or is_impossible else math.log(rho / promised)
     is_kept = missing <= math.log(KEPT)

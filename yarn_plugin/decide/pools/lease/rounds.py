@@ -22,7 +22,6 @@ from yarn_plugin.decide.pools.lease.validity import check_rho
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer
 from yarn_plugin.model.causes import LeaseRound
-from yarn_plugin.model.gpus import Gpus
 
 MAX_TRIES = 3
 """How often a problem is given to the worker whose process is lost."""
@@ -62,7 +61,7 @@ def open_if_due(turn: Turn) -> None:
     for app in apps:
         if estimates.answer_from_table(turn, app, number):
             continue
-        held = _staying(turn, app)
+        held = turn.staying(app)
         where = turn.inventory.machines_of([slot for slot, _ in held])
         needs_rho = turn.settings.policy == THEMIS
         question = EstimateRequest(number, contention(turn, app), held, where, len(turn.inventory.places), needs_rho)
@@ -73,14 +72,6 @@ def open_if_due(turn: Turn) -> None:
     if not asked:
         # Tables answer for all: there is nothing to wait for.
         proceed(turn)
-
-
-def _staying(turn: Turn, app: str) -> Gpus:
-    """What an application holds and has not to vacate."""
-    if not turn.index.leaving:
-        return turn.index.holds(app)
-    gpus = [gpu for one in turn.leases_of(app) if one.started_at is not None for gpu in one.staying]
-    return turn.inventory.count(gpus)
 
 
 # Answers.
@@ -96,10 +87,13 @@ def take_estimate(turn: Turn, app: str, estimate: Estimate) -> None:
         described = turn.descriptions.of(app, estimate.jobs)
     except BadInputError:
         return
+    command = turn.state.open[now.asked[app]]
+    assert isinstance(command, Ask)
+    assert isinstance(command.question, EstimateRequest)
     turn.close(now.asked[app])
     asked = dict(now.asked)
     del asked[app]
-    estimates.note_estimate(turn, app, estimate, described)
+    estimates.note_estimate(turn, app, estimate, described, command.question)
     turn.change(round=replace(now, asked=asked, estimates={**now.estimates, app: estimate}))
 
 

@@ -210,6 +210,13 @@ class Turn:
         """The leases of an application, those not started included."""
         return self.index.of(app)
 
+    def staying(self, app: str) -> Gpus:
+        """How many GPUs of each slot an application has in leases that have started, without revoked ones."""
+        if not self.index.leaving:
+            return self.index.holds(app)
+        gpus = [gpu for one in self.leases_of(app) if one.started_at is not None for gpu in one.staying]
+        return self.inventory.count(gpus)
+
     def ending(self) -> list[Held]:
         """The leases that have reached their end and are not revoked as a whole."""
         ended = (self.state.leases[lease] for lease in self.index.ended_by(self.at))
