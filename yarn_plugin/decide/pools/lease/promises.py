@@ -81,7 +81,7 @@ def believed_bid(turn: Turn, app: str, bid: Bid, held: Gpus) -> Bid:
 
 
 def compare(turn: Turn, app: str, rho: float | None, promised: float | None, gpus: int) -> None:
-    """Compare the rho that an application reports for this many GPUs that it holds with what its last table promised."""
+    """Compare the rho that an application reports for GPUs that it holds with what its last table promised for them."""
     if promised is None:
         return
     member, facts = turn.state.members[app], known(turn, app)
