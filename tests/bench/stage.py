@@ -47,7 +47,7 @@ ITEMS: tuple[tuple[str, Any, str], ...] = (
     ("parse and analysis", SparkSession, "sql"),
     ("exactness", prepared, "has_exact_values"),
     ("optimise, compute and store", checkpoints.ExecutorCheckpoints, "save"),
-    ("measure", spark_engine, "core_seconds"),
+    ("measure", spark_engine, "task_time"),
     ("check of the plan (beside)", Verification, "check"),
     (POLLING, SparkEngine, "_report_executors"),
     (POLLING, SparkEngine, "_check_outputs"),
