@@ -7,7 +7,7 @@ channels is a process group of gloo of its own, which executes one operation aft
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -193,8 +193,12 @@ class PlannedWork(dist.Work):  # type: ignore[misc]
         return future.then(lambda ended: ended.wait())
 
 
-_not_compiled = torch.compiler.disable
-"""torch.compile takes a group for opaque: its compiler cannot go on in code that uses the group's own attributes."""
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _not_compiled(method: Method) -> Method:
+    """torch.compile takes a group for opaque: its compiler cannot go on in code that uses the group's own attributes."""
+    return cast(Method, torch.compiler.disable(method))
 
 
 class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
