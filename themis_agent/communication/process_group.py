@@ -197,7 +197,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _not_compiled(method: Method) -> Method:
-    """torch.compile takes a group for opaque: its compiler cannot go on in code that uses the group's own attributes."""
+    """To torch.compile a group is opaque: its compiler fails in code that uses the group's own attributes."""
     return cast(Method, torch.compiler.disable(method))
 
 
