@@ -491,6 +491,6 @@ def test_where_the_share_may_change_each_run_is_planned(spark):
 
 def test_runs_are_compared_at_the_share_that_they_are_given(spark):
     text = JOINED.format(facts="plain")
-    assert "last planned" not in str(reason(spark, text, gate=Gate(gain=0.0), slots=16))
-    assert "last planned" in str(reason(spark, text, gate=Gate(gain=0.0), slots=16))
-    assert "last planned" not in str(reason(spark, text, gate=Gate(gain=0.0), slots=1))
+    assert "last planned" not in str(reason(spark, text, gate=Gate(gain=0.0), slots=2))
+    assert "last planned" in str(reason(spark, text, gate=Gate(gain=0.0), slots=2))
+    assert "last planned" not in str(reason(spark, text, gate=Gate(gain=0.0), slots=0.5))
