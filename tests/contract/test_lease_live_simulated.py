@@ -230,7 +230,7 @@ def other_f(history, apps):
 
 
 def other_seed(history, apps):
-    return last_configured(history, seed=2)
+    return last_configured(history, seed=3)
 
 
 @pytest.mark.parametrize("mutation", [late_bid_made_timely, node_kept, one_bid_value, other_f, other_seed])
