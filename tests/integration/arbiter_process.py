@@ -134,7 +134,7 @@ class Follower:
 
 
 def check_journal(records, followers):
-    """Check that events are recorded once and in order, with one decision each, and shares received once in order."""
+    """Check that events are recorded once and in order, with one decision each, and shares received once, in order."""
     inputs = [record["seq"] for record in records if record["kind"] == "input"]
     assert inputs == list(range(1, len(inputs) + 1))
     decisions = Counter(record["seq"] for record in records if record["kind"] == "decision")
@@ -150,4 +150,6 @@ def check_journal(records, followers):
             if one["type"] == "TellShare" and one["app"] == follower.app
         ]
         received = [share.seq for share in follower.shares]
-        assert received == sent[-len(received) :], "a share was lost, repeated or out of order"
+        # A stream tells an application the latest share at most twice a second: earlier ones may be skipped.
+        assert received == sorted(set(received)), "a share was repeated or out of order"
+        assert set(received) <= set(sent), "a share was received that was never decided"
