@@ -13,6 +13,7 @@ from yarn_plugin.decide.events import (
     Deregistered,
     EpochBegan,
     Event,
+    JobsDeclared,
     LeavesSeen,
     LeavesUnread,
     Looked,
@@ -91,6 +92,13 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
                 return state, []
             revised = replace(state.registered[app], weight=weight, demand=demand)
             return replace(state, registered={**state.registered, app: revised}), [cause.AppRevised(app)]
+        case JobsDeclared(app, jobs):
+            if app not in state.registered:
+                return state, []
+            earlier = state.registered[app]
+            since = {job.name: job.declared_at for job in earlier.jobs}
+            declared = replace(earlier, jobs=tuple(replace(job, declared_at=since.get(job.name, at)) for job in jobs))
+            return replace(state, registered={**state.registered, app: declared}), [cause.JobsChanged(app)]
         case Vacated(app, _):
             return state, [cause.AppVacated(app)]
         case Deregistered(app):
