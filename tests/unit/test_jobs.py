@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.test_membership import SQL, registered, running, state
-from yarn_plugin.decide.events import JobsDeclared, Revised
+from yarn_plugin.decide.events import AppsChanged, Deregistered, JobsDeclared, Revised
 from yarn_plugin.decide.jobs import by_application, claims_of
 from yarn_plugin.decide.membership import snapshot, view_of
 from yarn_plugin.decide.observations import learn
@@ -29,7 +29,7 @@ TRAIN = Job(
     lazy_preemption=True,
     sharing=GpuPart(0.5, 0.25, 0.5, 0.1),
 )
-EVALUATE = Job("evaluate", "vision", demand=Demand((EIGHT_CORES, ONE_GPU), (1.0, 4.5)), priority=-1)
+EVALUATE = Job("evaluate", "vision", demand=Demand((EIGHT_CORES, ONE_GPU)), speeds=(1.0, 4.5), priority=-1)
 
 
 def claims(known):
@@ -62,7 +62,7 @@ def test_each_job_is_a_claim_with_all_that_it_declared():
         sharing=TRAIN.sharing,
         declared_at=0.0,
     )
-    assert (evaluate.demand.alternatives, evaluate.demand.speeds) == ((EIGHT_CORES, ONE_GPU), (1.0, 4.5))
+    assert (evaluate.demand.alternatives, evaluate.speeds) == ((EIGHT_CORES, ONE_GPU), (1.0, 4.5))
     assert TRAIN.gang.cells == 6
 
 
@@ -138,3 +138,12 @@ def test_expected_applications_of_two_tenants_count_apart():
     waiting = state(registered("app_1", "sql", "root.sql.x"), registered("app_2", "sql", "root.sql.y"))
     waiting = learn(waiting, 2, 4.0, JobsDeclared("app_2", (TRAIN,)))[0]
     assert [(claim.app, claim.tenant) for claim in claims(waiting)] == [("app_1", "ann"), ("app_2", "vision")]
+
+
+def test_jobs_end_with_their_application_and_return_with_it():
+    known = declared(TRAIN)
+    assert learn(known, 3, 5.0, Deregistered("app_1"))[0].jobs == {}
+    gone = learn(known, 3, 5.0, AppsChanged((), ("application_1",)))[0]
+    assert (gone.jobs, gone.registered) == ({}, {})
+    back = learn(gone, 4, 6.0, AppsChanged((running("application_1", "root.sql.x"),), ()))[0]
+    assert (back.jobs, back.registered) == (known.jobs, known.registered)

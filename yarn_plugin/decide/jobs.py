@@ -17,6 +17,7 @@ def claims_of(claim: Claim, jobs: Iterable[Job]) -> Iterator[Claim]:
             tenant=job.tenant,
             virtual_cluster=job.virtual_cluster,
             demand=job.demand,
+            speeds=job.speeds,
             priority=job.priority,
             gang=job.gang,
             leaf_type=job.leaf_type,

@@ -101,8 +101,14 @@ def _expected(state: State, pool: Pool) -> list[list[Registration]]:
     users: dict[tuple[str, str], list[Registration]] = defaultdict(list)
     for app, registration in state.registered.items():
         if registration.pool == pool.name and app not in state.yarn_apps:
-            users[registration.user, registration.tenant].append(registration)
+            users[registration.user, tenant_of(state, registration)].append(registration)
     return [sorted(mine, key=lambda one: (one.registered_at, one.id)) for mine in users.values()]
+
+
+def tenant_of(state: State, known: Registration) -> str:
+    """Whose share an application is part of: the tenant that its jobs name, all the same one, or its user."""
+    jobs = state.jobs.get(known.id, ())
+    return jobs[0].tenant if jobs else known.user
 
 
 def _users(state: State) -> dict[str, str]:
@@ -128,27 +134,26 @@ def _claims(state: State, pool: Pool, now: float) -> Iterator[tuple[tuple[float,
     """
     names = frozenset(pool.resources)
     for expected in _expected(state, pool):
-        yield (expected[0].registered_at, expected[0].id), (_expected_claim(expected, pool),)
+        yield (expected[0].registered_at, expected[0].id), (_expected_claim(state, expected, pool),)
     for app, known in state.yarn_apps.items():
         registration = state.registered[app]
         if registration.pool == pool.name:
             claim = _registered_claim(registration, state.cluster.apps.get(known), pool, names)
-            claims = tuple(claims_of(claim, registration.jobs)) if registration.jobs else (claim,)
-            yield (registration.registered_at, app), claims
+            yield (registration.registered_at, app), tuple(claims_of(claim, state.jobs.get(app, ()))) or (claim,)
     taken, users = set(state.yarn_apps.values()), _users(state)
     for running in state.cluster.apps.values():
         if running.id not in taken and pool_of(state, running.queue) == pool and _counts(state, pool, running, now):
             yield (running.started_at, running.id), (_unregistered_claim(running, pool, names, users),)
 
 
-def _expected_claim(expected: Sequence[Registration], pool: Pool) -> Claim:
+def _expected_claim(state: State, expected: Sequence[Registration], pool: Pool) -> Claim:
     first = expected[0]
     return Claim(
         first.id,
         max(one.weight for one in expected),
-        _largest_demand([_demand_of(one, pool) for one in expected]),
+        _largest_demand([_demand_of(state, one, pool) for one in expected]),
         Resources(),
-        tenant=first.tenant,
+        tenant=tenant_of(state, first),
         arrived_at=first.registered_at,
         grace=first.grace,
         together=tuple((one.id, one.grace) for one in expected) if len(expected) > 1 else (),
@@ -162,7 +167,7 @@ def _registered_claim(known: Registration, running: YarnApp | None, pool: Pool, 
         known.weight,
         known.demand,
         used,
-        tenant=known.tenant,
+        tenant=known.user,
         arrived_at=known.registered_at,
         grace=known.grace,
         yarn_app=running.id if running else None,
@@ -194,9 +199,10 @@ def _leaf_of(running: YarnApp, pool: Pool) -> str | None:
     return running.queue if running.queue.rpartition(".")[0] == pool.queue else None
 
 
-def _demand_of(known: Registration, pool: Pool) -> Demand | None:
+def _demand_of(state: State, known: Registration, pool: Pool) -> Demand | None:
     """What an application can use: its jobs together or, without any, what it registered."""
-    return demand_together([job.demand for job in known.jobs], pool.resources) if known.jobs else known.demand
+    jobs = state.jobs.get(known.id, ())
+    return demand_together([job.demand for job in jobs], pool.resources) if jobs else known.demand
 
 
 def _largest_demand(demands: Sequence[Demand | None]) -> Demand | None:

@@ -49,14 +49,9 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The maximum that an application or a job can use: one of the alternatives ("1 GPU or 8 cores"), best first.
-
-    `speeds`: the work per second with each alternative, None where it is not known; empty where none is. Its unit is
-    the claimant's, such as iterations: only ratios within one demand have a meaning.
-    """
+    """The maximum that an application or a job can use: one of the alternatives ("1 GPU or 8 cores"), best first."""
 
     alternatives: tuple[Resources, ...]
-    speeds: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +97,7 @@ class Job:
     tenant: str
     virtual_cluster: str = ""
     demand: Demand | None = None
+    speeds: tuple[float | None, ...] = ()
     priority: int = 0
     gang: Gang | None = None
     leaf_type: str = ""
@@ -115,10 +111,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A registered application. `demand` None: unlimited; with `jobs`, theirs count instead.
+    """A registered application. `demand` None: unlimited; where it has declared jobs, theirs counts instead.
 
-    `yarn_users`: the YARN users whose application in `queue` is taken for this one; None: any user. `jobs`: the jobs
-    that it declared; an application without any claims as a whole.
+    `yarn_users`: the YARN users whose application in `queue` is taken for this one; None: any user.
     """
 
     id: str
@@ -132,20 +127,16 @@ class Registration:
     request_id: str
     registered_at: float
     yarn_users: tuple[str, ...] | None = None
-    jobs: tuple[Job, ...] = ()
-
-    @property
-    def tenant(self) -> str:
-        """Whose share it is part of: the tenant that all its jobs name, or its user."""
-        return self.jobs[0].tenant if self.jobs else self.user
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A claim to a part of a pool, by an application or one of its jobs (key: `app` and `job`).
 
-    What it asks for. `demand` None: unlimited; share policies read its first alternative only. `tenant`: whose share it
-    is part of; who that is says `decide.membership`. `virtual_cluster`: a path that begins with the tenant; empty: the
+    What it asks for. `demand` None: unlimited; share policies read its first alternative only. `speeds`: its work per
+    second with each alternative, None where that is not known, empty where none is; in a unit of its own, such as
+    iterations, so only ratios have a meaning. `tenant`: whose share it is part of; who that is says
+    `decide.membership`. `virtual_cluster`: a path that begins with the tenant; empty: the
     tenant's own. `priority`: 0 to 1000 in its virtual cluster, larger is sooner; -1: opportunistic. `leaf_type`: the
     model of its GPUs, empty for any. `pinned`: the cell that it must be placed in. `suggested`: preferred nodes; others
     may be used only if `ignore_suggested`. `lazy_preemption`: where a higher priority takes its place in its virtual
@@ -177,6 +168,7 @@ class Claim:
     queue: str | None = None
     held: Resources = field(default_factory=Resources)
     is_submitted: bool = False
+    speeds: tuple[float | None, ...] = ()
     virtual_cluster: str = ""
     leaf_type: str = ""
     ignore_suggested: bool = True
