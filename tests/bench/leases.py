@@ -9,7 +9,6 @@ from itertools import product
 from typing import Any
 
 from tests.bench.arbiter_steps import Arbiter, Untimed, beginning, known_state, percentiles, ready, registered, running
-from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import SendToApp, SolveInWorker
 from yarn_plugin.decide.events import AppSaid, Configured, Looked, NodesChanged, Solved, TimerFired
 from yarn_plugin.decide.mechanisms.partial_allocation import Gang
@@ -105,9 +104,8 @@ def _leasing() -> Arbiter:
         cells = [f"n{place:04}/s{socket}/{gpu}" for socket in (0, 1) for gpu in range(GPUS_PER_NODE // 2)]
         lease = Lease(name, app, f"job{job}", 0, tuple(Holding(cell, GPU) for cell in cells), until=1e8)
         leases[name] = Held(lease, 1, "policy", 1.0, started_at=1.0, is_placed=True)
-    state = replace(
-        kept.state, members=members, leases=leases, counter=10 + len(leases), triggers=(), open_at=None, round=None, open={}
-    )
+    state = replace(kept.state, members=members, leases=leases, counter=10 + len(leases), triggers=(), open_at=None)
+    state = replace(state, round=None, open={})
     kept = replace(kept, state=state, timers={})
     arbiter.state = replace(arbiter.state, pool_states={POOL.name: kept})
     for _ in range(3):

@@ -11,7 +11,7 @@ from typing import Annotated
 from tests.toys import auction, cells
 from yarn_plugin.decide.pools import hosting
 from yarn_plugin.decide.pools.commands import Grant, LeaseEnded
-from yarn_plugin.decide.pools.controller import Kind
+from yarn_plugin.decide.pools.controller import Controllers, Kind
 from yarn_plugin.decide.pools.inputs import FromApp, Outcome, Restarted
 from yarn_plugin.decide.state import PoolState
 from yarn_plugin.model.journaled import Tagged, parts_of
@@ -57,7 +57,7 @@ class Host:
     reads = frozenset({"claims", "topology"})
 
     def __init__(self, pool, registry):
-        self._pool, self._registry = pool, registry
+        self._pool, self._children = pool, Controllers(registry)
         self._tenants = {tenant.name: tenant for tenant in pool.parameters.tenants}
 
     def initial_state(self):
@@ -67,7 +67,7 @@ class Host:
         return None
 
     def advance(self, state, view, at, what):
-        turn = _Turn(self._pool, self._registry, self._tenants, state, view, at)
+        turn = _Turn(self._pool, self._children, self._tenants, state, view, at)
         turn.pass_on(what)
         return turn.state, tuple(turn.commands)
 
@@ -75,8 +75,8 @@ class Host:
 class _Turn:
     """One call of the host."""
 
-    def __init__(self, pool, registry, tenants, state, view, at):
-        self.pool, self.registry, self.tenants, self.state, self.at = pool, registry, tenants, state, at
+    def __init__(self, pool, controllers, tenants, state, view, at):
+        self.pool, self.controllers, self.tenants, self.state, self.at = pool, controllers, tenants, state, at
         known = pool.parameters.cells
         self.view = replace(view, topology=flat(known)) if known else view
         self.commands = []
@@ -107,7 +107,7 @@ class _Turn:
         tenant, kept = self.tenants[name], self.state.children.get(name)
         child = hosting.child_pool(self.pool, name, tenant.controller, tenant.parameters)
         seen = hosting.part_of_view(self.view, tenant.part, lambda claim: self.is_of(name, claim))
-        kept, given = hosting.advance_child(child, self.registry, kept, seen, self.at, inputs)
+        kept, given = hosting.advance_child(child, self.controllers, kept, seen, self.at, inputs)
         self.state = replace(self.state, children={**self.state.children, name: kept})
         self.commands.append(hosting.child_timer(child, kept))
         for command in given:

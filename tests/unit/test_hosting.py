@@ -6,6 +6,7 @@ from tests.toys import auction
 from tests.toys.registry import TOYS
 from yarn_plugin.decide.pools import hosting
 from yarn_plugin.decide.pools.commands import Ask, Grant, SetTimer, Solve
+from yarn_plugin.decide.pools.controller import Controllers
 from yarn_plugin.decide.pools.hosting import NotItsCellError, Part
 from yarn_plugin.decide.pools.inputs import FromApp, Outcome
 from yarn_plugin.decide.pools.view import View
@@ -16,6 +17,8 @@ from yarn_plugin.model.share import Claim, Holding, Lease, Pool
 from yarn_plugin.model.topology import Cell, Topology
 
 HOST = Pool("gpu", "root.gpu", ("yarn.io/gpu",), controller="toy-host")
+
+CHILDREN = Controllers(TOYS)
 
 
 def cells(*described):
@@ -131,26 +134,30 @@ def test_a_child_names_no_cell_but_its_own(cell):
 def test_a_childs_commands_and_timers_come_back_as_the_hosts_to_give():
     child = hosting.child_pool(HOST, "a", "toy-auction", auction.Settings(("v0",), ask_s=1.0))
     view = View(claims=(Claim("app_1", 1.0, None, Resources()),))
-    kept, given = hosting.advance_child(child, TOYS, None, view, 10.0)
+    kept, given = hosting.advance_child(child, CHILDREN, None, view, 10.0)
     assert given == [Ask("gpu/a#1", "app_1", auction.Question(1), 11.0)]
     assert hosting.child_timer(child, kept) == SetTimer("gpu/a", 11.0)
-    kept, given = hosting.advance_child(child, TOYS, kept, view, 10.5, [FromApp("app_1", auction.Answer(1, 1))])
+    kept, given = hosting.advance_child(
+        child, Controllers(TOYS), kept, view, 10.5, [FromApp("app_1", auction.Answer(1, 1))]
+    )
     (solve,) = given
     assert (type(solve), solve.id) == (Solve, "gpu/a#2")
     assert hosting.child_timer(child, kept) == SetTimer("gpu/a", None)
     done = Outcome(solve.id, "done", auction.allocate(solve.problem))
-    kept, (grant,) = hosting.advance_child(child, TOYS, kept, view, 10.6, [done])
+    kept, (grant,) = hosting.advance_child(child, CHILDREN, kept, view, 10.6, [done])
     assert grant.leases[0].holdings == (Holding("v0", "yarn.io/gpu"),)
 
 
 def test_a_message_on_which_a_child_raises_is_refused_and_whatever_else_stops_it_alone():
     child = hosting.child_pool(HOST, "a", "toy-auction", auction.Settings(("v0",)))
     view = View(claims=(Claim("app_1", 1.0, None, Resources()),))
-    kept, _ = hosting.advance_child(child, TOYS, None, view, 10.0)
+    kept, _ = hosting.advance_child(child, CHILDREN, None, view, 10.0)
     with pytest.raises(RuntimeError, match="provoked by a message"):
-        hosting.advance_child(child, TOYS, kept, view, 10.1, [FromApp("app_1", auction.Provoke())])
-    kept, _ = hosting.advance_child(child, TOYS, kept, view, 10.1, [FromApp("app_1", auction.Provoke("ViewChanged"))])
-    kept, (stopped,) = hosting.advance_child(child, TOYS, kept, View(), 10.2)
+        hosting.advance_child(child, CHILDREN, kept, view, 10.1, [FromApp("app_1", auction.Provoke())])
+    kept, _ = hosting.advance_child(
+        child, Controllers(TOYS), kept, view, 10.1, [FromApp("app_1", auction.Provoke("ViewChanged"))]
+    )
+    kept, (stopped,) = hosting.advance_child(child, CHILDREN, kept, View(), 10.2)
     assert stopped.pool == "gpu/a"
     assert hosting.child_timer(child, kept) == SetTimer("gpu/a", stopped.retry_at)
 

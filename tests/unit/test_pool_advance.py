@@ -18,7 +18,7 @@ from yarn_plugin.decide.pools.advance import (
     deadline,
 )
 from yarn_plugin.decide.pools.commands import Ask, SetTimer, Solve, WantWeights
-from yarn_plugin.decide.pools.controller import Kind
+from yarn_plugin.decide.pools.controller import Controllers, Kind
 from yarn_plugin.decide.pools.inputs import FromApp, Outcome, Restarted, Started, TimerDue, ViewChanged
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.causes import LegacyText
@@ -73,7 +73,7 @@ def call(controller):
     registry = replace(BUILT_IN, kinds={**BUILT_IN.kinds, "scripted": kind})
 
     def step(*inputs, at, view=OLD, refusable=False, pool=POOL):
-        step.kept, given = advance(pool, registry, step.kept, view, at, inputs, refusable)
+        step.kept, given = advance(pool, Controllers(registry), step.kept, view, at, inputs, refusable)
         return given
 
     step.kept = None

@@ -8,6 +8,7 @@ from yarn_plugin.decide.commands import ListContainers
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.state import State
+from yarn_plugin.decide.step_cache import StepCache
 from yarn_plugin.decide.use import use_of, with_use, without_use
 from yarn_plugin.model.cluster import Capabilities, ClusterView, Container, Node, Use, YarnApp
 from yarn_plugin.model.resources import GPU, VCORES, Resources
@@ -85,7 +86,7 @@ class Cluster:
 
     def feed(self, event):
         self.seq += 1
-        self.state, commands = step(self.state, self.seq, float(self.seq), event, self.registry)
+        self.state, commands = step(self.state, self.seq, float(self.seq), event, StepCache(self.registry))
         return [one for one in commands if isinstance(one, ListContainers)]
 
     def app(self, queue, containers):

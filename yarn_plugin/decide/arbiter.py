@@ -1,6 +1,6 @@
 """The arbiter's cycle: one event in, commands out. The same pure function runs live, simulated and replayed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, SetTimer, TellShare
@@ -24,7 +24,7 @@ from yarn_plugin.decide.events import (
     WeightsRefused,
     WeightsWritten,
 )
-from yarn_plugin.decide.membership import home_of, is_quiet, pool_of, view_of
+from yarn_plugin.decide.membership import home_of, is_quiet, pool_of
 from yarn_plugin.decide.observations import forget, learn
 from yarn_plugin.decide.policies import max_min, max_min_users
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
@@ -32,6 +32,7 @@ from yarn_plugin.decide.pools import advance, lease, share
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Reconfigured, Restarted
 from yarn_plugin.decide.state import State
+from yarn_plugin.decide.step_cache import StepCache
 from yarn_plugin.decide.topology import with_cells
 from yarn_plugin.decide.use import ask_for_use, learn_use
 from yarn_plugin.model.causes import (
@@ -49,7 +50,7 @@ from yarn_plugin.model.causes import (
     WeightsRead,
     WeightsRejected,
 )
-from yarn_plugin.model.share import Pool
+from yarn_plugin.model.share import Pool, Registration
 
 BUILT_IN = Registry(
     {kind.name: kind for kind in (share.KIND, lease.KIND)},
@@ -60,25 +61,26 @@ BUILT_IN = Registry(
 
 
 def step(
-    state: State, seq: int, at: float, event: Event, registry: Registry = BUILT_IN
+    state: State, seq: int, at: float, event: Event, cache: StepCache | None = None
 ) -> tuple[State, tuple[Command, ...]]:
-    """Run one cycle. `seq` and `at` (seconds): the event's number and time in the journal. `registry`: the available
-    controllers and policies."""
+    """Run one cycle. `seq` and `at` (seconds): the event's number and time in the journal. `cache`: the driver's, with
+    the available controllers and policies; None: a new one, with the built-in ones."""
+    cache = StepCache(BUILT_IN) if cache is None else cache
     # 1. Apply the event to what is known.
     before = state
     state, happened = learn(state, seq, at, event)
-    commands: list[Command] = [Admit(state.registered[app]) for app in state.registered if app not in before.registered]
+    commands: list[Command] = [Admit(state.registered[app]) for app in _added(before.registered, state.registered)]
     # 2. Unregister applications that were not submitted in time.
-    state, expired = _expire(state, at)
+    state, expired = _expire(before, state, at)
     happened = [*happened, *expired, *_idle(state, at)] or [_DEFAULT_HAPPENINGS.get(type(event), DemandsChanged())]
     causes = Causes.of(happened)
     commands += _dismissals(before, state)
     # 3. Let each pool's controller decide.
-    state, given = _advance_pools(before, state, registry, seq, at, event, causes)
+    state, given = _advance_pools(before, state, cache, seq, at, event, causes)
     commands += given
     # 4. Enforce: read YARN's queue weights, write those that differ.
     state, read = read_leaves(state, at)
-    state, written = write_weights(state, at, causes)
+    state, written = write_weights(state, at, causes, cache)
     commands += [*read, *written]
     # 5. Set the timer for the next deadline.
     state, timer = _set_timer(state, at)
@@ -86,7 +88,7 @@ def step(
 
 
 def _advance_pools(
-    before: State, state: State, registry: Registry, seq: int, at: float, event: Event, causes: Causes
+    before: State, state: State, cache: StepCache, seq: int, at: float, event: Event, causes: Causes
 ) -> tuple[State, list[Command]]:
     """The pools after this event, and their controllers' commands; notifications of shares come first.
 
@@ -94,24 +96,27 @@ def _advance_pools(
     """
     if _has_stood_down(before) and _has_stood_down(state):
         return state, []
-    reads = {pool.name: registry.controller(pool).reads for pool in state.pools}
+    reads = {pool.name: cache.controllers.of(pool).reads for pool in state.pools}
     if any("topology" in read for read in reads.values()):
         state = with_cells(before, state)
     elif state.cells is not None:
         # No controller reads the cells now. They would be outdated when one reads them again.
         state = replace(state, cells=None)
     by_use = [pool for pool in state.pools if "use" in reads[pool.name]]
-    state = learn_use(state, by_use, event)
-    views = {pool.name: view_of(state, pool, at, seq, causes) for pool in state.pools}
+    state = learn_use(before, state, by_use, event)
+    cache.views.update(state, at)
+    views = {pool.name: cache.views.of(pool, seq, causes) for pool in state.pools}
     kept, commands = {}, list[Command]()
     for pool in state.pools:
         inputs = tuple(_inputs(before, state, pool, event))
         refusable = _request_pool(state, event) == pool.name
         known = before.pool_states.get(pool.name)
-        kept[pool.name], given = advance.advance(pool, registry, known, views[pool.name], at, inputs, refusable)
+        kept[pool.name], given = advance.advance(
+            pool, cache.controllers, known, views[pool.name], at, inputs, refusable
+        )
         commands += given
     commands.sort(key=lambda command: not isinstance(command, TellShare))
-    state, asked = ask_for_use(state, [claim for pool in by_use for claim in views[pool.name].claims])
+    state, asked = ask_for_use(state, [views[pool.name].claims for pool in by_use], cache)
     return replace(state, pool_states=kept), [*commands, *asked]
 
 
@@ -148,19 +153,19 @@ def _inputs(before: State, state: State, pool: Pool, event: Event) -> Iterator[I
             yield Outcome(command, kind, result, error)
 
 
-def _expire(state: State, now: float) -> tuple[State, list[Happening]]:
+def _expire(before: State, state: State, now: float) -> tuple[State, list[Happening]]:
     """Unregister applications that were not submitted in time, or whose pool is gone.
 
     Nothing expires before YARN was polled: an application may have been submitted meanwhile.
     """
     pools = {pool.name: pool for pool in state.pools}
-    without_pool: dict[str, PoolGone] = {}
+    is_same = state.registered is before.registered and state.pools is before.pools
+    known = () if is_same else state.registered.items()
+    without_pool = {app: PoolGone(app, one.pool) for app, one in known if one.pool not in pools}
     late: dict[str, NotSubmitted] = {}
-    for app, registration in state.registered.items():
+    for app, registration in _unsubmitted(state) if state.looked else ():
         pool = pools.get(registration.pool)
-        if pool is None:
-            without_pool[app] = PoolGone(app, registration.pool)
-        elif state.looked and app not in state.yarn_apps and now >= registration.registered_at + pool.submit_timeout:
+        if pool is not None and now >= registration.registered_at + pool.submit_timeout:
             late[app] = NotSubmitted(app, pool.submit_timeout)
     if without_pool:
         state = forget(state, without_pool, now, final=True)
@@ -170,12 +175,25 @@ def _expire(state: State, now: float) -> tuple[State, list[Happening]]:
 
 
 def _dismissals(before: State, state: State) -> list[Command]:
-    gone = [app for app in before.registered if app not in state.registered]
+    gone = _added(state.registered, before.registered)
     return [Dismiss(app, state.dismissed[app].cause if app in state.dismissed else AppEnded(app)) for app in gone]
+
+
+def _added(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    return [] if before is after else [key for key in after if key not in before]
+
+
+def _unsubmitted(state: State) -> list[tuple[str, Registration]]:
+    if len(state.yarn_apps) == len(state.registered):
+        # YARN knows no application that is not registered.
+        return []
+    return [(app, one) for app, one in state.registered.items() if app not in state.yarn_apps]
 
 
 def _idle(state: State, now: float) -> list[Happening]:
     """The unregistered applications whose idle timeout has passed."""
+    if not state.quiet_since:
+        return []
     members = state.members
     quiet = [(app, since) for app, since in state.quiet_since.items() if app in members]
     homes = {app: pool_of(state, state.cluster.apps[app].queue) for app, _ in quiet}
@@ -210,8 +228,8 @@ def _membership_deadlines(state: State) -> list[float]:
     pools = {pool.name: pool for pool in state.pools}
     due = [
         registration.registered_at + pools[registration.pool].submit_timeout
-        for app, registration in state.registered.items()
-        if state.looked and app not in state.yarn_apps and registration.pool in pools
+        for _, registration in (_unsubmitted(state) if state.looked else ())
+        if registration.pool in pools
     ]
     for app, since in state.quiet_since.items():
         running = state.cluster.apps.get(app)

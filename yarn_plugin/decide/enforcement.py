@@ -5,8 +5,10 @@ from dataclasses import replace
 
 from yarn_plugin.decide.commands import Command, ReadLeaves, WriteWeights
 from yarn_plugin.decide.events import LeavesSeen, LeavesUnread, Superseded, WeightsRefused, WeightsWritten
+from yarn_plugin.decide.identity import are_same
 from yarn_plugin.decide.membership import is_steering
 from yarn_plugin.decide.state import Enforcement, State
+from yarn_plugin.decide.step_cache import StepCache
 from yarn_plugin.model.causes import Causes, ForeignWeights, Happening
 from yarn_plugin.model.cluster import is_own_leaf
 
@@ -17,7 +19,7 @@ REFUSED_RETRY_DELAY = 60.0
 """Seconds until the weight of a single rejected queue is written again."""
 
 
-def write_weights(state: State, now: float, cause: Causes) -> tuple[State, list[Command]]:
+def write_weights(state: State, now: float, cause: Causes, cache: StepCache) -> tuple[State, list[Command]]:
     """Request the weights that differ from YARN's known ones; one request at a time.
 
     Only leaf queues that a submission creates are written, never a queue that the configuration defines.
@@ -26,6 +28,9 @@ def write_weights(state: State, now: float, cause: Causes) -> tuple[State, list[
     allowed = state.capabilities is not None and state.capabilities.writable and is_steering(state)
     waiting = known.asked or known.reading or (known.retry_at or now) > now
     if not allowed or waiting or known.static is None:
+        return state, []
+    follows_from = known, *(kept.weights for kept in state.pool_states.values())
+    if not known.refused and are_same(follows_from, cache.unwritten):
         return state, []
     wanted = {queue: weight for kept in state.pool_states.values() for queue, weight in kept.weights or ()}
     left_alone = {*known.static, *(queue for queue, until in known.refused.items() if until > now)}
@@ -42,6 +47,7 @@ def write_weights(state: State, now: float, cause: Causes) -> tuple[State, list[
         if queue not in wanted and queue not in left_alone and queue.rpartition(".")[0] not in silent
     )
     if not changed and not forget:
+        cache.unwritten = follows_from
         return state, []
     state = replace(state, enforcement=replace(known, asked=True))
     return state, [WriteWeights(changed, forget, cause)]

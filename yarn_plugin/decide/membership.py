@@ -5,6 +5,7 @@ its jobs name another one that the configuration lets this user name. YARN may r
 are whose, the configuration says too. Checked where a request arrives; here the names are taken as they were recorded.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
@@ -52,12 +53,12 @@ def snapshot(state: State, pool: Pool, now: float) -> Snapshot:
 def _snapshot(state: State, pool: Pool, now: float) -> Snapshot:
     """The pool's capacity and claims, those of an application's jobs next to each other."""
     arrived = sorted(_claims(state, pool, now), key=lambda arrived: arrived[0])
-    capacity = _capacity(state, pool, {claims[0].app for _, claims in arrived})
-    return Snapshot(capacity, tuple(claim for _, claims in arrived for claim in claims))
+    other = total_of(app.used for app in outside(state, pool, {claims[0].app for _, claims in arrived}))
+    return Snapshot(capacity_of(state, pool, other), tuple(claim for _, claims in arrived for claim in claims))
 
 
 def view_of(state: State, pool: Pool, now: float, seq: int, causes: Causes) -> View:
-    """The controller's view of a pool at input number `seq`, with all parts."""
+    """The controller's view of a pool at input number `seq`, with all parts; `views` keeps it up to date."""
     seen = _snapshot(state, pool, now)
     known = state.enforcement
     apps = dict.fromkeys(claim.app for claim in seen.claims)
@@ -111,7 +112,7 @@ def tenant_of(state: State, known: Registration) -> str:
     return jobs[0].tenant if jobs else known.user
 
 
-def _users(state: State) -> dict[str, str]:
+def users_of(state: State) -> dict[str, str]:
     """Whose applications those of a YARN user are, where that is not the user of the same name.
 
     An application's user (`Claim.tenant`) is the one whose token registered it; an unregistered one's is the user who
@@ -132,21 +133,24 @@ def _claims(state: State, pool: Pool, now: float) -> Iterator[tuple[tuple[float,
 
     Jobs claim once YARN knows their application: before, nothing can be placed, and those of one user count as one.
     """
-    names = frozenset(pool.resources)
     for expected in _expected(state, pool):
-        yield (expected[0].registered_at, expected[0].id), (_expected_claim(state, expected, pool),)
-    for app, known in state.yarn_apps.items():
+        yield (expected[0].registered_at, expected[0].id), (expected_claim(state, expected, pool),)
+    for app in state.yarn_apps:
         registration = state.registered[app]
         if registration.pool == pool.name:
-            claim = _registered_claim(registration, state.cluster.apps.get(known), pool, names)
-            yield (registration.registered_at, app), tuple(claims_of(claim, state.jobs.get(app, ()))) or (claim,)
-    taken, users = set(state.yarn_apps.values()), _users(state)
+            yield (registration.registered_at, app), registered_claims(state, registration, pool)
+    taken, users = set(state.yarn_apps.values()), users_of(state)
     for running in state.cluster.apps.values():
-        if running.id not in taken and pool_of(state, running.queue) == pool and _counts(state, pool, running, now):
-            yield (running.started_at, running.id), (_unregistered_claim(running, pool, names, users),)
+        if (
+            running.id not in taken
+            and pool_of(state, running.queue) == pool
+            and now < counted_until(state, pool, running)
+        ):
+            yield (running.started_at, running.id), (unregistered_claim(running, pool, users),)
 
 
-def _expected_claim(state: State, expected: Sequence[Registration], pool: Pool) -> Claim:
+def expected_claim(state: State, expected: Sequence[Registration], pool: Pool) -> Claim:
+    """The claim of applications that are not submitted yet and count as one, in order of registration."""
     first = expected[0]
     return Claim(
         first.id,
@@ -160,9 +164,11 @@ def _expected_claim(state: State, expected: Sequence[Registration], pool: Pool) 
     )
 
 
-def _registered_claim(known: Registration, running: YarnApp | None, pool: Pool, names: frozenset[str]) -> Claim:
-    used = running.used.only(names) if running else Resources()
-    return Claim(
+def registered_claims(state: State, known: Registration, pool: Pool) -> tuple[Claim, ...]:
+    """The claims of an application that is submitted: its jobs' or, without any, its own."""
+    running = state.cluster.apps.get(state.yarn_apps[known.id])
+    used = running.used.only(frozenset(pool.resources)) if running else Resources()
+    claim = Claim(
         known.id,
         known.weight,
         known.demand,
@@ -175,9 +181,12 @@ def _registered_claim(known: Registration, running: YarnApp | None, pool: Pool, 
         held=running.used if running else used,
         is_submitted=running is not None and running.waiting,
     )
+    return tuple(claims_of(claim, state.jobs.get(known.id, ()))) or (claim,)
 
 
-def _unregistered_claim(running: YarnApp, pool: Pool, names: frozenset[str], users: Mapping[str, str]) -> Claim:
+def unregistered_claim(running: YarnApp, pool: Pool, users: Mapping[str, str]) -> Claim:
+    """The claim of an application that is not registered. `users`: see `users_of`."""
+    names = frozenset(pool.resources)
     used = running.used.only(names)
     # The demand of an application without a master is not known yet: it is not limited to its first request.
     demand = None if running.waiting else Demand(((running.used + running.pending).only(names),))
@@ -218,16 +227,16 @@ def _largest_demand(demands: Sequence[Demand | None]) -> Demand | None:
     return Demand(tuple(reduce(Resources.at_least, choice) for choice in choices))
 
 
-def _counts(state: State, pool: Pool, app: YarnApp, now: float) -> bool:
-    """Whether an unregistered application counts: until its idle timeout, since it mostly requests more soon."""
-    return not is_quiet(app) or now < state.quiet_since.get(app.id, now) + pool.idle_timeout
+def counted_until(state: State, pool: Pool, app: YarnApp) -> float:
+    """Until when an unregistered application counts: until its idle timeout, since it mostly requests more soon."""
+    since = state.quiet_since.get(app.id) if is_quiet(app) else None
+    return math.inf if since is None else since + pool.idle_timeout
 
 
-def _capacity(state: State, pool: Pool, active: set[str]) -> Resources:
-    """The capacity R of the pool: the cluster less the use of others, within the queue's limits."""
+def capacity_of(state: State, pool: Pool, other: Resources) -> Resources:
+    """The capacity R of the pool: the cluster less the use of others (see `outside`), within the queue's limits."""
     names = frozenset(pool.resources)
     cluster = state.cluster.capacity().only(names)
-    other = total_of(app.used for app in outside(state, pool, active))
     left = (cluster - other.only(names)).as_dict()
     queue = state.cluster.queues.get(pool.queue)
     for name in left:

@@ -1,44 +1,54 @@
 """Use per node, from the container lists of applications."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from yarn_plugin.decide.commands import Command, ListContainers
 from yarn_plugin.decide.events import Configured, ContainersListed, Event, LeavesSeen, ManagerReached
+from yarn_plugin.decide.identity import are_same
 from yarn_plugin.decide.membership import home_of, is_steering
 from yarn_plugin.decide.state import State
+from yarn_plugin.decide.step_cache import StepCache
 from yarn_plugin.model.causes import UseAsked
 from yarn_plugin.model.cluster import ClusterView, Container, Use
 from yarn_plugin.model.resources import total_of
 from yarn_plugin.model.share import Claim, Pool
 
 
-def learn_use(state: State, pools: Collection[Pool], event: Event) -> State:
-    """The state after an event, with the use per node of these pools' applications."""
+def learn_use(before: State, state: State, pools: Collection[Pool], event: Event) -> State:
+    """The state after an event, with the use per node of these pools' applications. `before`: the state before it."""
     if not pools:
         return state if not state.cluster.use else replace(state, cluster=replace(state.cluster, use={}), listed={})
     known = state.cluster
     if isinstance(event, ContainersListed) and home_of(state, event.app) in pools:
         known = with_use(known, event)
-    here = {app for app in (*state.registered, *known.apps) if home_of(state, app) in pools}
-    listed = {app: count for app, count in state.listed.items() if app in here}
     # After a restart, or periodically, list all again: earlier answers may be lost or outdated.
-    if isinstance(event, Configured | ManagerReached | LeavesSeen):
-        listed = {}
+    lists_again = isinstance(event, Configured | ManagerReached | LeavesSeen)
+    if known is before.cluster and state.registered is before.registered and not lists_again:
+        return state
+    here = {app for app in (*known.use, *state.listed) if home_of(state, app) in pools}
+    listed = {} if lists_again else {app: count for app, count in state.listed.items() if app in here}
     return replace(state, cluster=without_use(known, here), listed=listed)
 
 
-def ask_for_use(state: State, claims: Iterable[Claim]) -> tuple[State, list[Command]]:
+def ask_for_use(state: State, claims: Sequence[tuple[Claim, ...]], cache: StepCache) -> tuple[State, list[Command]]:
     """Request the containers of applications whose number of containers changed since the last list."""
     if not is_steering(state):
         return state, []
+    follows_from = state.cluster.apps, state.listed, *claims
+    if are_same(follows_from, cache.unlisted):
+        return state, []
     listed, commands = dict(state.listed), list[Command]()
-    for claim in claims:
+    for claim in chain.from_iterable(claims):
         running = state.cluster.apps.get(claim.yarn_app or "")
         if running is not None and listed.get(claim.app) != running.containers:
             listed[claim.app] = running.containers
             commands.append(ListContainers(claim.app, running.id, UseAsked(claim.app)))
-    return (replace(state, listed=listed) if commands else state), commands
+    if commands:
+        return replace(state, listed=listed), commands
+    cache.unlisted = follows_from
+    return state, []
 
 
 def use_of(app: str, containers: Iterable[Container]) -> tuple[Use, ...]:

@@ -10,6 +10,7 @@ from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Configured, EpochBegan, Event, TimerFired
 from yarn_plugin.decide.pools.controller import NoControllerError, Registry
 from yarn_plugin.decide.state import State
+from yarn_plugin.decide.step_cache import StepCache
 from yarn_plugin.drive.registry import journal_tags
 from yarn_plugin.files import write_private
 from yarn_plugin.journal.clock import Clock
@@ -40,17 +41,17 @@ def arbiter_replay(registry: Registry = BUILT_IN) -> Replay[State, Event, Comman
 
 def _machine(registry: Registry) -> StateMachine[State, Event, Command]:
     checked = replace(registry, check=Codec(journal_tags(registry)).check)
-    return StateMachine(partial(_step, registry=checked), State(), _next_timer, TimerFired, _changed_in_place)
+    return StateMachine(partial(_step, cache=StepCache(checked)), State(), _next_timer, TimerFired, _changed_in_place)
 
 
-def _step(state: State, seq: int, at: float, event: Event, registry: Registry) -> tuple[State, tuple[Command, ...]]:
+def _step(state: State, seq: int, at: float, event: Event, cache: StepCache) -> tuple[State, tuple[Command, ...]]:
     """The arbiter's step. A missing controller is an error of the whole journal: skipping its inputs would lose state.
 
     Raises:
         JournalError: the controller of a pool is not installed.
     """
     try:
-        return step(state, seq, at, event, registry)
+        return step(state, seq, at, event, cache)
     except NoControllerError as problem:
         raise JournalError(f"journal: event {seq}: {problem}; install the package that provides it") from None
 

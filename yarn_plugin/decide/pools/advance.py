@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from yarn_plugin.decide import commands as arbiter
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.pools.commands import Command, SetTimer, Solve, WantWeights
-from yarn_plugin.decide.pools.controller import Controller, Registry
+from yarn_plugin.decide.pools.controller import Controllers
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Started, TimerDue, ViewChanged
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.decide.state import Failure, PoolState
@@ -39,8 +39,7 @@ class _Call:
     """
 
     pool: Pool
-    registry: Registry
-    controller: Controller
+    controllers: Controllers
     kept: PoolState
     view: View
     at: float
@@ -53,7 +52,7 @@ class _Call:
 
 def advance(
     pool: Pool,
-    registry: Registry,
+    controllers: Controllers,
     kept: PoolState | None,
     view: View,
     at: float,
@@ -65,7 +64,7 @@ def advance(
     `kept`: the pool's stored state; None for a new pool. `refusable`: the input is an application's request, which is
     rejected if the controller raises: the exception is passed on. Other inputs are retried later.
     """
-    controller = registry.controller(pool)
+    controller = controllers.of(pool)
     if kept is None or kept.controller != pool.controller:
         # The weights of a controller of another kind are removed: this one may never set them.
         weights = None if kept is None else ()
@@ -73,16 +72,17 @@ def advance(
     if kept.failure is not None and at < kept.failure.retry_at:
         return _add_pending(kept, inputs), []
     waiting, savepoints = [*kept.owed, *inputs], savepoints_of(kept.state)
-    call = _Call(pool, registry, controller, replace(kept, owed=()), view.only(controller.reads), at, [])
+    call = _Call(pool, controllers, replace(kept, owed=()), view.only(controller.reads), at, [])
     _take_all(call, waiting, refusable)
     try:
         report = controller.report(call.kept.state) if call.took else call.kept.report
     except Exception:
         # A state that cannot be reported counts as a failure of the input that led to it.
         roll_back(savepoints)
+        controllers.drop(pool)
         if refusable:
             raise
-        call = _Call(pool, registry, controller, replace(kept, owed=()), call.view, at, [], shows_each=True)
+        call = _Call(pool, controllers, replace(kept, owed=()), call.view, at, [], shows_each=True)
         _take_all(call, waiting, refusable)
         report = call.kept.report
     if kept.failure is not None and not call.stopped:
@@ -132,15 +132,16 @@ def _take(call: _Call, what: Input, refusable: bool) -> bool:
     kept = call.kept
     if isinstance(what, TimerDue):
         kept = replace(kept, timers={key: due for key, due in kept.timers.items() if key != what.key})
-    savepoints = savepoints_of(kept.state)
+    savepoints, controller = savepoints_of(kept.state), call.controllers.of(call.pool)
     try:
-        state, commands = call.controller.advance(kept.state, call.view, call.at, what)
+        state, commands = controller.advance(kept.state, call.view, call.at, what)
         kept, given = _execute(replace(kept, state=state), call, commands)
-        call.registry.check_state(call.pool.controller, state)
+        call.controllers.registry.check_state(call.pool.controller, state)
         if call.shows_each:
-            kept = replace(kept, report=call.controller.report(state))
+            kept = replace(kept, report=controller.report(state))
     except Exception as problem:
         roll_back(savepoints)
+        call.controllers.drop(call.pool)
         if refusable:
             raise
         call.problem = problem
@@ -213,7 +214,7 @@ def _execute(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tuple
                 weights = wanted
             case Solve(name, problem):
                 given.append(arbiter.SolveInWorker(call.pool.name, name, problem))
-                call.registry.check(given[-1])
+                call.controllers.registry.check(given[-1])
             case arbiter.TellShare():
                 _check_share(call.pool, command)
                 given.append(command)
@@ -225,10 +226,10 @@ def _execute(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tuple
                 | arbiter.PoolResumed()
             ):
                 given.append(command)
-                call.registry.check(command)
+                call.controllers.registry.check(command)
             case _:
                 given.append(arbiter.SendToApp(call.pool.name, command.app, command))  # type: ignore[union-attr]
-                call.registry.check(given[-1])
+                call.controllers.registry.check(given[-1])
     return replace(kept, timers=timers, weights=weights), given
 
 

@@ -38,7 +38,10 @@ class NoControllerError(ReportedError):
 
 
 class Controller(Protocol):
-    """Decides for one pool. Created for every step from the pool's settings, which it must not change.
+    """Decides for one pool. Created from the pool's settings, which it must not change, and kept between steps.
+
+    It may be created anew at any time, and be given a state other than its last one: that of a step which failed, or of
+    a journal. So what it remembers beside its state only saves time, and it checks that this follows from the state.
 
     `reads`: the parts of the view (see `view.PARTS`) that it reads; the others are empty.
     """
@@ -165,3 +168,26 @@ class Registry:
             tag: partial(one, self) for kind in self.kinds.values() for tag, one in kind.policy_solvers.items()
         }
         return {**plain, **by_policy}
+
+
+class Controllers:
+    """The controllers of pools, each created once for the same settings. Owned by a driver, or by a host."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._known: dict[str, tuple[Pool, Controller]] = {}
+
+    def of(self, pool: Pool) -> Controller:
+        """The controller of a pool.
+
+        Raises:
+            NoControllerError: it cannot be created.
+        """
+        known = self._known.get(pool.name)
+        if known is None or (known[0] is not pool and known[0] != pool):
+            known = self._known[pool.name] = pool, self.registry.controller(pool)
+        return known[1]
+
+    def drop(self, pool: Pool) -> None:
+        """Create its controller anew: it has raised, perhaps halfway through a change of what it remembers."""
+        self._known.pop(pool.name, None)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from yarn_plugin.decide import commands as arbiter
 from yarn_plugin.decide.pools.advance import advance, deadline
 from yarn_plugin.decide.pools.commands import Command, Grant, LeaseEnded, Revoke, SetTimer, Solve
-from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.decide.pools.controller import Controllers
 from yarn_plugin.decide.pools.inputs import FromApp, Input
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.decide.state import PoolState
@@ -142,16 +142,17 @@ def _inward(claim: Claim, names: Mapping[str, str]) -> Claim:
 
 
 def advance_child(
-    child: Pool, registry: Registry, kept: PoolState | None, view: View, at: float, inputs: Sequence[Input] = ()
+    child: Pool, controllers: Controllers, kept: PoolState | None, view: View, at: float, inputs: Sequence[Input] = ()
 ) -> tuple[PoolState, list[Command]]:
     """Run one step of a child, as of any pool: `inputs`, then a changed view, then its due timers.
 
-    `kept` None: a new child. If it fails on an application's message, the exception is raised here and the message
-    rejected; any other failure stops the child until its retry. The commands name virtual cells. Wanted weights are in
-    `PoolState.weights`; for timers see `child_timer`.
+    `controllers`: of the host's children; the host keeps them. `kept` None: a new child. If it fails on an
+    application's message, the exception is raised here and the message rejected; any other failure stops the child
+    until its retry. The commands name virtual cells. Wanted weights are in `PoolState.weights`; for timers see
+    `child_timer`.
     """
     refusable = any(isinstance(one, FromApp) for one in inputs)
-    kept, given = advance(child, registry, kept, view, at, inputs, refusable)
+    kept, given = advance(child, controllers, kept, view, at, inputs, refusable)
     return kept, [_as_given(command) for command in given]
 
 
