@@ -1,5 +1,6 @@
 """Random histories of a pool of leased GPUs: what holds after every input, whatever happens."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import Configured, Deregistered, NodesChanged
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Renew
+from yarn_plugin.decide.step_cache import StepCache
+from yarn_plugin.drive import journaling
 from yarn_plugin.drive.replay import rerun_records
 from yarn_plugin.model.gpus import Job
 
@@ -43,6 +46,22 @@ steps = st.lists(
     min_size=6,
     max_size=25,
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _both_ways():
+    """Every decision is made with what earlier steps have derived, and without: it is the same."""
+    step = journaling.step
+
+    def step_twice(state, seq, at, event, cache):
+        alone = step(state, seq, at, event, StepCache(cache.registry))
+        kept = step(state, seq, at, event, cache)
+        assert kept == alone
+        return kept
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journaling, "step", step_twice)
+        yield
 
 
 class History:

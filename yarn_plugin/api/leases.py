@@ -2,24 +2,28 @@
 
 from yarn_plugin.api import wire
 from yarn_plugin.decide.membership import home_of
-from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory
+from yarn_plugin.decide.pools.lease.derived import Inventories
+from yarn_plugin.decide.pools.lease.inventory import Inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.lease.state import Held, LeaseState
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.topology import Topology
 
+_NO_CELLS = Topology()
 
-def leases(state: State, app: str, seq: int, offset: float) -> wire.Leases | None:
+
+def leases(state: State, app: str, seq: int, offset: float, inventories: Inventories) -> wire.Leases | None:
     """The leases of an application (the arbiter's id) that have begun; None where its pool leases nothing.
 
     `seq`: of a decision that the state includes. `offset`: added to the arbiter's time for wall-clock times.
+    `inventories`: the caller's.
     """
     pool = home_of(state, app)
     kept = state.pool_states.get(pool.name) if pool is not None else None
     if pool is None or kept is None or not isinstance(kept.state, LeaseState):
         return None
     settings = pool.parameters if isinstance(pool.parameters, LeaseSettings) else LeaseSettings()
-    known = inventory(state.cells or Topology(), settings)
+    known = inventories.of(state.cells or _NO_CELLS, settings)
     mine = [held for held in kept.state.leases.values() if held.lease.app == app and held.started_at is not None]
     return wire.Leases(
         id=f"{pool.name}@{seq}",

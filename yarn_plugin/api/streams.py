@@ -12,6 +12,7 @@ from yarn_plugin.api.leases import leases
 from yarn_plugin.decide.commands import Command, Dismiss, SendToApp, TellShare
 from yarn_plugin.decide.events import Event
 from yarn_plugin.decide.pools.commands import ABOUT_LEASES, TO_APP
+from yarn_plugin.decide.pools.lease.derived import Inventories
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
@@ -155,6 +156,7 @@ class Streams:
     def __init__(self, source: DecisionSource, max_open: int | None = None, codec: Codec | None = None) -> None:
         self._source, self._max_open = source, max_open
         self._codec = codec or Codec(TO_APP)
+        self._inventories = Inventories()
         self._listeners: dict[str, set[_Listener]] = defaultdict(set)
         self._slots: Counter[str] = Counter()
         self._numbers: list[int] = []
@@ -305,7 +307,7 @@ class Streams:
         """What an application leases now; None where its pool leases nothing."""
         # The number first: the state may include decisions whose messages come later.
         seq = self.last
-        return leases(self._source.state, app, seq, self._source.wall_offset())
+        return leases(self._source.state, app, seq, self._source.wall_offset(), self._inventories)
 
     def _has_all_after(self, position: Position | None) -> bool:
         """Whether all messages after a position are retained."""

@@ -19,12 +19,6 @@ RACK = "rack"
 _UNDESCRIBED = NodeDescription(())
 
 
-_Input = tuple[Mapping[str, Node], Mapping[str, Node], TopologyDescription, Mapping[str, str]]
-_last: tuple[_Input, Topology] = (({}, {}, TopologyDescription(), {}), Topology())
-"""Cache of the last topology and its inputs: views are made at every step, and nodes rarely change. The mappings are
-never changed in place, so the same mappings give the same topology."""
-
-
 _NO_PARTITIONS: Mapping[str, str] = {}
 
 
@@ -40,23 +34,7 @@ def topology(
     YARN. Where description and YARN disagree, a node has the capacity that YARN reports and its parts have theirs as
     described; whoever allocates parts must check both. If a cell above nodes has two parents, the first one counts.
     `partitions`: the label of each node that has one.
-
-    The result is cached for the same mappings, which must not be changed in place.
     """
-    global _last
-    wanted, (last, built) = (nodes, broken, described, partitions), _last
-    if not all(one is another for one, another in zip(wanted, last, strict=True)):
-        built = _built(nodes, broken, described, partitions)
-        _last = wanted, built
-    return built
-
-
-def _built(
-    nodes: Mapping[str, Node],
-    broken: Mapping[str, Node],
-    described: TopologyDescription,
-    partitions: Mapping[str, str],
-) -> Topology:
     seen = [(cell, node, node.id in broken) for cell, node in _by_cell(nodes, broken)]
     missing = [(host, Node(host, "", Resources()), True) for host in _missing(described, {**nodes, **broken}.values())]
     inside: dict[str, Cell] = {}

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
 
 from yarn_plugin.model.causes import Causes
 from yarn_plugin.model.cluster import Use
@@ -42,7 +41,11 @@ class View:
 
     def only(self, parts: frozenset[str]) -> "View":
         """The view restricted to these parts."""
-        return replace(self, **{name: _EMPTY[name] for name in _left_out(parts)})
+        return replace(self, **{name: _EMPTY[name] for name in PARTS - parts})
+
+    def is_like(self, other: "View") -> bool:
+        """Whether its parts are the same objects: then they are equal. It may be that they are equal otherwise."""
+        return all(getattr(self, name) is getattr(other, name) for name in PARTS)
 
     def timeless(self) -> "View":
         """The view without `seq` and `causes`, for comparison."""
@@ -53,8 +56,3 @@ PARTS = frozenset(one.name for one in fields(View)) - {"seq", "causes"}
 """The parts that a controller can declare in `reads`."""
 
 _EMPTY = {one.name: getattr(View(), one.name) for one in fields(View)}
-
-
-@lru_cache
-def _left_out(parts: frozenset[str]) -> tuple[str, ...]:
-    return tuple(PARTS - parts)

@@ -5,8 +5,9 @@ disturbed; who loses it has a grace period; the winner's lease starts when the G
 away, holders keep all: nothing ends unseen.
 """
 
+import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.mechanisms import partial_allocation
@@ -24,7 +25,7 @@ from yarn_plugin.decide.pools.lease import (
     room,
     rounds,
 )
-from yarn_plugin.decide.pools.lease.described import Descriptions
+from yarn_plugin.decide.pools.lease.derived import Derived
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
 from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings, check_disjoint
 from yarn_plugin.decide.pools.lease.state import LeaseState
@@ -46,9 +47,8 @@ class LeaseController:
     def __init__(self, pool: str, settings: LeaseSettings) -> None:
         self._pool, self._settings = pool, settings
         self.reads = READS | ({"node_used"} if settings.has_task_size else set())
-        self._last: tuple[LeaseState, View, float] | None = None
-        self._index: LeaseIndex | None = None
-        self._descriptions = Descriptions()
+        self._derived = Derived()
+        self._last: _Last | None = None
 
     def initial_state(self) -> LeaseState:
         """A pool without applications."""
@@ -59,24 +59,26 @@ class LeaseController:
 
     def advance(self, state: LeaseState, view: View, at: float, what: Input) -> tuple[LeaseState, tuple[Command, ...]]:
         """Learn what changed, process the input, hand GPUs over, go on with the round or open one."""
-        # An exception leaves no index behind: it may have been changed in part.
-        index, self._index = self._index, None
-        turn = Turn(self._pool, self._settings, state, view, at, index, self._descriptions)
+        # An exception leaves nothing behind: the index may have been changed in part. Nor does a state that is not the
+        # last one: that of a step which failed, or of a journal.
+        last, self._last = self._last, None
+        last = last if last is not None and last.state is state else None
+        turn = Turn(self._pool, self._settings, state, view, at, last and last.index, self._derived)
         if view.superseded is not None:
             handover.stand_down(turn, view.superseded)
             estimates.count_work(turn)
-            return self._ended(turn), (*turn.commands, SetTimer(NEXT, None))
-        if self._changes_nothing_else(state, view, at, what):
+            return self._ended(turn, math.inf), (*turn.commands, SetTimer(NEXT, None))
+        if last is not None and last.changes_nothing_else(view, at, what):
             _take(turn, what)
             assert turn.state.round is not None
             if turn.state.round.asked:
-                return self._ended(turn), tuple(turn.commands)
-            turn = Turn(self._pool, self._settings, state, view, at, turn.index, self._descriptions)
-        last_state, last_view, _ = self._last or (None, None, None)
-        is_known = state is last_state and last_view is not None and view.claims is last_view.claims
+                return self._ended(turn, last.due), tuple(turn.commands)
+            state = self._ended(turn, last.due)
+            turn = Turn(self._pool, self._settings, state, view, at, turn.index, self._derived)
+        is_known = last is not None and view.claims is last.view.claims
         gone = [] if is_known else members.update_members(turn)
         if gone:
-            self._descriptions.forget(gone)
+            self._derived.descriptions.forget(gone)
             freed = leases.end_all(turn, {app: AppEnded(app) for app in gone})
             turn.freed(freed, members.ENDED)
             members.admit_waiting(turn)
@@ -92,25 +94,33 @@ class LeaseController:
         rounds.open_if_due(turn)
         excess.find_excess(turn)
         estimates.count_work(turn)
-        due = min((time for time in _deadlines(turn) if time > at), default=None)
-        return self._ended(turn), (*turn.commands, SetTimer(NEXT, due))
+        due = min((time for time in _deadlines(turn) if time > at), default=math.inf)
+        return self._ended(turn, due), (*turn.commands, SetTimer(NEXT, due if due < math.inf else None))
 
-    def _ended(self, turn: Turn) -> LeaseState:
+    def _ended(self, turn: Turn, due: float) -> LeaseState:
         """The state after a call. Kept, as is what follows from it: the next call may begin with it."""
         state = turn.end()
-        self._last, self._index = (state, turn.view, turn.at), turn.index
+        self._last = _Last(state, turn.view, due, turn.index)
         return state
 
-    def _changes_nothing_else(self, state: LeaseState, view: View, at: float, what: Input) -> bool:
-        """Whether the input is one of several answers of the same moment, with nothing else changed since the last.
 
-        Only a driver that keeps its controller, such as the simulator, has any. The rest of `advance` would find
-        nothing to do, and takes time proportional to the applications: a round would take the square of that.
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The state and the view of the last call, the next deadline, and the index of the leases."""
+
+    state: LeaseState
+    view: View
+    due: float
+    index: LeaseIndex
+
+    def changes_nothing_else(self, view: View, at: float, what: Input) -> bool:
+        """Whether the input is one of several answers in a round, with nothing else changed and nothing due since the
+        last. The rest of `advance` would find nothing to do, and takes time proportional to the applications: a round
+        would take the square of that.
         """
-        if self._last is None or not isinstance(what, FromApp) or not isinstance(what.message, Estimate | Bid):
+        if at >= self.due or self.state.round is None or not isinstance(what, FromApp):
             return False
-        last_state, last_view, last_at = self._last
-        return state is last_state and view is last_view and at == last_at and state.round is not None
+        return isinstance(what.message, Estimate | Bid) and view.is_like(self.view)
 
 
 def _take(turn: Turn, what: Input) -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from yarn_plugin.decide.commands import ListContainers, SignalContainers
 from yarn_plugin.decide.events import ContainersListed
-from yarn_plugin.decide.pools.lease.handover import gpus_in_use
 from yarn_plugin.decide.pools.lease.state import Excess
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.topology import cell_of_node
@@ -53,7 +52,7 @@ def next_list(excess: Excess, grace: float) -> float:
 
 
 def _excesses(turn: Turn) -> Iterator[tuple[str, str, int, int, bool]]:
-    for app, on in gpus_in_use(turn).items():
+    for app, on in turn.in_use().items():
         if app not in turn.claims:
             continue
         for machine, used in on.items():

@@ -14,40 +14,10 @@ from yarn_plugin.decide.pools.inputs import Input, Outcome
 from yarn_plugin.decide.pools.lease import leases
 from yarn_plugin.decide.pools.lease.state import Held
 from yarn_plugin.decide.pools.lease.turn import Turn
-from yarn_plugin.decide.pools.view import View
-from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import LeaseReleased, LeaseVacated, NodeLost, NotPlaced, PoolSuperseded, UseAsked
-from yarn_plugin.model.cluster import Use
-from yarn_plugin.model.resources import GPU
-from yarn_plugin.model.topology import Topology
 
 NODES, RELEASED, LEASE_END, SUPERSEDED = "nodes", "released", "lease-end", "superseded"
-
-
-InUse = dict[str, dict[str, int]]
-
-_last: tuple[tuple[tuple[Use, ...], Topology], InUse] = (((), Topology()), {})
-"""Cache of the last GPUs in use and what they follow from, which is never changed in place."""
-
-
-def gpus_in_use(turn: Turn) -> InUse:
-    """The GPUs in use by application and machine; an application is missing if no container of it is listed."""
-    global _last
-    (use, topology), found = _last
-    if use is not turn.view.use or topology is not turn.view.topology:
-        found = _gpus_in_use(turn.view)
-        _last = (turn.view.use, turn.view.topology), found
-    return found
-
-
-def _gpus_in_use(view: View) -> InUse:
-    found: InUse = {}
-    for use in view.use:
-        machine = cell_of_node(view.topology, use.node) or use.node
-        on = found.setdefault(use.app, {})
-        on[machine] = on.get(machine, 0) + use.held[GPU]
-    return found
 
 
 def update_machines(turn: Turn) -> None:
@@ -76,7 +46,7 @@ def end_vacated(turn: Turn) -> None:
     """End revoked leases whose GPUs are vacated, then start those that waited for them."""
     revoked = [turn.state.leases[lease] for lease in turn.index.ordered(turn.index.leaving)]
     if revoked:
-        in_use = gpus_in_use(turn)
+        in_use = turn.in_use()
         for held in sorted(revoked, key=lambda one: (one.by or 0.0, one.lease.id)):
             for machine, gpus in _by_machine(turn, held).items():
                 used = in_use.get(held.lease.app)
@@ -107,7 +77,7 @@ def release(turn: Turn, app: str, what: Release) -> None:
     if held is None or held.lease.app != app or held.started_at is None:
         return
     gpus = [gpu for gpu in held.gpus if not what.gpus or gpu in what.gpus]
-    used = gpus_in_use(turn).get(app)
+    used = turn.in_use().get(app)
     for machine in dict.fromkeys(turn.inventory.places[gpu].machine for gpu in gpus):
         here = [gpu for gpu in gpus if turn.inventory.places[gpu].machine == machine]
         if used is not None and used.get(machine, 0) > turn.index.on_machine(app, machine) - len(here):
@@ -133,7 +103,7 @@ def take_back_unplaced(turn: Turn, what: Input) -> None:
     for held in list(turn.state.leases.values()) if within else ():
         if held.is_placed or held.started_at is None or held.started_at + within > turn.at:
             continue
-        in_use = gpus_in_use(turn) if in_use is None else in_use
+        in_use = turn.in_use() if in_use is None else in_use
         app, machine = held.lease.app, turn.inventory.places[held.gpus[0]].machine
         yarn_app = turn.claims[app].yarn_app
         leased, here = turn.index.on_machine(app, machine), in_use.get(app, {}).get(machine, 0)

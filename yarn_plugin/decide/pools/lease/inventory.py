@@ -88,27 +88,8 @@ class Inventory:
         return tuple(sorted(counts.items()))
 
 
-_last: dict[LeaseSettings, tuple[Topology, Inventory]] = {}
-"""Cache of the last inventory of each pool's settings: a topology rarely changes, and is never changed in place."""
-
-_MAX_CACHED = 16
-
-
 def inventory(topology: Topology, settings: LeaseSettings) -> Inventory:
-    """The usable GPUs of a topology: those of the pool's machines that are not broken, as many as tasks can use there.
-
-    The result is cached for the same topology.
-    """
-    known, built = _last.get(settings, (None, Inventory()))
-    if known is not topology:
-        built = _built(topology, settings)
-        if len(_last) >= _MAX_CACHED:
-            _last.clear()
-        _last[settings] = topology, built
-    return built
-
-
-def _built(topology: Topology, settings: LeaseSettings) -> Inventory:
+    """The GPUs of the pool's machines that are not broken, as many as tasks can use there."""
     below: dict[str | None, list[Cell]] = {}
     for cell in topology.cells.values():
         below.setdefault(cell.parent, []).append(cell)

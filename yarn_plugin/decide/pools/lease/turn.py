@@ -7,9 +7,9 @@ from typing import Any
 
 from yarn_plugin.decide.jobs import by_application
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, Solve
-from yarn_plugin.decide.pools.lease.described import Descriptions
+from yarn_plugin.decide.pools.lease.derived import Derived, InUse
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
-from yarn_plugin.decide.pools.lease.inventory import BySlot, Inventory, inventory
+from yarn_plugin.decide.pools.lease.inventory import BySlot, Inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.lease.state import Excess, Held, LeaseState, Member, Round
 from yarn_plugin.decide.pools.view import View
@@ -52,7 +52,7 @@ class Turn:
     `decided_at`: the time that counts for the allocation decided in this call, if any. `held_before`: what
     applications whose leases have changed held before this call: by slot, and how many GPUs in all.
 
-    `index`: that of the state's leases, if it is known; it is changed with them. `descriptions`: of earlier calls.
+    `index`: that of the state's leases, if it is known; it is changed with them. `derived`: in earlier calls.
     """
 
     def __init__(
@@ -63,17 +63,18 @@ class Turn:
         view: View,
         at: float,
         index: LeaseIndex | None = None,
-        descriptions: Descriptions | None = None,
+        derived: Derived | None = None,
     ) -> None:
         self.pool, self.settings, self.view, self.at = pool, settings, view, at
         self.state = Draft(*[getattr(state, name) for name in FIELDS])
         self._copied: set[str] = set()
         self.commands: list[Command] = []
         self.decided_at: float | None = None
-        self.inventory: Inventory = inventory(view.topology, settings)
+        self._derived = Derived() if derived is None else derived
+        self.descriptions = self._derived.descriptions
+        self.inventory: Inventory = self._derived.inventories.of(view.topology, settings)
         is_known = index is not None and index.leases is state.leases and index.inventory is self.inventory
         self.index = index if is_known and index is not None else LeaseIndex(state.leases, self.inventory)
-        self.descriptions = Descriptions() if descriptions is None else descriptions
         self.held_before: dict[str, tuple[Gpus, int]] = {}
         self._active: list[str] | None = None
         self._users: Counter[str] | None = None
@@ -224,6 +225,10 @@ class Turn:
         """The leases that have reached their end and are not revoked as a whole."""
         ended = (self.state.leases[lease] for lease in self.index.ended_by(self.at))
         return [held for held in ended if held.stays]
+
+    def in_use(self) -> InUse:
+        """The GPUs in use by application and machine; an application is missing if no container of it is listed."""
+        return self._derived.in_use(self.view)
 
     def by_slot(self, gpus: BySlot | tuple[str, ...]) -> BySlot:
         """GPUs of the state by slot; earlier versions listed them."""

@@ -1,0 +1,53 @@
+"""What follows from the topology and the use that a controller sees, kept as long as they are the same objects."""
+
+from yarn_plugin.decide.pools.lease.described import Descriptions
+from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
+from yarn_plugin.decide.pools.view import View
+from yarn_plugin.decide.topology import cell_of_node
+from yarn_plugin.model.cluster import Use
+from yarn_plugin.model.resources import GPU
+from yarn_plugin.model.topology import Topology
+
+InUse = dict[str, dict[str, int]]
+"""GPUs in use by application and machine; an application is missing if no container of it is listed."""
+
+
+class Inventories:
+    """The last inventory of each of some settings."""
+
+    def __init__(self) -> None:
+        self._known: dict[LeaseSettings, tuple[Topology, Inventory]] = {}
+
+    def of(self, topology: Topology, settings: LeaseSettings) -> Inventory:
+        """The usable GPUs of a topology."""
+        known = self._known.get(settings)
+        if known is None or known[0] is not topology:
+            known = self._known[settings] = topology, inventory(topology, settings)
+        return known[1]
+
+
+class Derived:
+    """Owned by one controller. `descriptions`: what applications have said."""
+
+    def __init__(self) -> None:
+        self.inventories = Inventories()
+        self.descriptions = Descriptions()
+        self._in_use: tuple[tuple[Use, ...], Topology, InUse] = (), Topology(), {}
+
+    def in_use(self, view: View) -> InUse:
+        """The GPUs in use; not to be changed."""
+        use, topology, known = self._in_use
+        if use is not view.use or topology is not view.topology:
+            known = _in_use(view)
+            self._in_use = view.use, view.topology, known
+        return known
+
+
+def _in_use(view: View) -> InUse:
+    found: InUse = {}
+    for use in view.use:
+        machine = cell_of_node(view.topology, use.node) or use.node
+        on = found.setdefault(use.app, {})
+        on[machine] = on.get(machine, 0) + use.held[GPU]
+    return found
