@@ -16,6 +16,7 @@ from yarn_plugin.decide.events import (
     QueuesChanged,
     Registered,
     Revised,
+    Superseded,
     TimerFired,
     WeightsWritten,
 )
@@ -87,6 +88,7 @@ EVENTS = st.one_of(
     st.just(TimerFired()),
     st.just(LeavesSeen((), ())),
     st.just(Configured(POOLS)),
+    st.just(Superseded("http://other")),
     st.just("write"),
     st.just("undo"),
 )  # fmt: skip

@@ -139,3 +139,23 @@ def test_the_label_of_a_node_is_its_partition(labels, partition):
     node = {**NODE, "totalResource": TOTAL, "nodeLabels": labels}
     (found,) = parse_nodes({"nodes": {"node": [node]}}).partitions.values() or [""]
     assert found == partition
+
+
+def test_an_application_that_has_not_changed_is_not_parsed_again():
+    app = {"id": "application_1_1", "state": "RUNNING", "name": "a", "user": "ann", "queue": "root.sql.a",
+           "startedTime": 1, "runningContainers": 2, "allocatedMB": 2048, "allocatedVCores": 2,
+           "resourceInfo": None}  # fmt: skip
+    remembered = translate.remembered_apps()
+
+    def parsed(**changed):
+        return translate.apps({"apps": {"app": [{**app, **changed}]}}, remembered)
+
+    first = parsed(elapsedTime=1)["application_1_1"]
+    assert parsed(elapsedTime=2)["application_1_1"] is first
+    assert parsed(runningContainers=3)["application_1_1"].containers == 3
+    assert parsed(runningContainers="many").unreadable == {"application_1_1": "runningContainers is 'many'"}
+    again = parsed()["application_1_1"]
+    assert again == first and again is not first, "an answer without it is forgotten"
+    assert not parsed(state="FINISHED")
+    del app["resourceInfo"]
+    assert parsed()["application_1_1"] == first and parsed()["application_1_1"] == first

@@ -24,7 +24,7 @@ from yarn_plugin.decide.events import (
     WeightsRefused,
     WeightsWritten,
 )
-from yarn_plugin.decide.membership import home_of, is_quiet, pool_of
+from yarn_plugin.decide.membership import home_of, pool_of
 from yarn_plugin.decide.observations import forget, learn
 from yarn_plugin.decide.policies import max_min, max_min_users
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
@@ -83,7 +83,7 @@ def step(
     state, written = write_weights(state, at, causes, cache)
     commands += [*read, *written]
     # 5. Set the timer for the next deadline.
-    state, timer = _set_timer(state, at)
+    state, timer = _set_timer(state, at, cache)
     return state, (*commands, *timer)
 
 
@@ -192,10 +192,8 @@ def _unsubmitted(state: State) -> list[tuple[str, Registration]]:
 
 def _idle(state: State, now: float) -> list[Happening]:
     """The unregistered applications whose idle timeout has passed."""
-    if not state.quiet_since:
-        return []
-    members = state.members
-    quiet = [(app, since) for app, since in state.quiet_since.items() if app in members]
+    unregistered = {app for members in state.share_members() for app in state.quiet_since.keys() & members.keys()}
+    quiet = [(app, since) for app, since in state.quiet_since.items() if app in unregistered] if unregistered else []
     homes = {app: pool_of(state, state.cluster.apps[app].queue) for app, _ in quiet}
     return [AppQuiet(app) for app, since in quiet if (pool := homes[app]) and now >= since + pool.idle_timeout]
 
@@ -213,9 +211,9 @@ _DEFAULT_HAPPENINGS: dict[type, Happening] = {
 """The happening of an event that reports no other."""
 
 
-def _set_timer(state: State, now: float) -> tuple[State, tuple[Command, ...]]:
+def _set_timer(state: State, now: float, cache: StepCache) -> tuple[State, tuple[Command, ...]]:
     pools = () if _has_stood_down(state) else state.pool_states.values()
-    times = (*weight_deadlines(state), *_membership_deadlines(state), *map(advance.deadline, pools))
+    times = (*weight_deadlines(state), *_membership_deadlines(state, now, cache), *map(advance.deadline, pools))
     due = [at for at in times if now < at < float("inf")]
     earliest = min(due, default=None)
     if earliest is None or earliest == state.timer:
@@ -223,7 +221,7 @@ def _set_timer(state: State, now: float) -> tuple[State, tuple[Command, ...]]:
     return replace(state, timer=earliest), (SetTimer(earliest),)
 
 
-def _membership_deadlines(state: State) -> list[float]:
+def _membership_deadlines(state: State, now: float, cache: StepCache) -> list[float]:
     """The times at which an application expires or becomes idle, without any event."""
     pools = {pool.name: pool for pool in state.pools}
     due = [
@@ -231,9 +229,5 @@ def _membership_deadlines(state: State) -> list[float]:
         for _, registration in (_unsubmitted(state) if state.looked else ())
         if registration.pool in pools
     ]
-    for app, since in state.quiet_since.items():
-        running = state.cluster.apps.get(app)
-        pool = pool_of(state, running.queue) if running and is_quiet(running) else None
-        if pool:
-            due.append(since + pool.idle_timeout)
-    return due
+    cache.views.update(state, now)
+    return [*due, cache.views.next_idle(now)]

@@ -120,5 +120,9 @@ class State:
     @property
     def members(self) -> Mapping[str, Member]:
         """The members of all share pools, by the arbiter's id, or YARN's if unregistered."""
-        shared = [kept.state.members for kept in self.pool_states.values() if isinstance(kept.state, ShareState)]
+        shared = self.share_members()
         return shared[0] if len(shared) == 1 else ChainMap(*shared)
+
+    def share_members(self) -> list[dict[str, Member]]:
+        """The members of each share pool."""
+        return [kept.state.members for kept in self.pool_states.values() if isinstance(kept.state, ShareState)]

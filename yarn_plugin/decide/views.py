@@ -62,6 +62,8 @@ class Views:
         self._used_outside: dict[str, dict[str, int]] = defaultdict(dict)
         self._waits: dict[str, str] = {}
         self._until: dict[str, float] = {}
+        self._idle_at: dict[str, float] = {}
+        self._next_idle = -math.inf
 
     def update(self, state: State, now: float) -> None:
         """Learn what has changed."""
@@ -92,6 +94,12 @@ class Views:
             steering=is_steering(state),
             superseded=known.superseded,
         )
+
+    def next_idle(self, now: float) -> float:
+        """When the next YARN application becomes idle, without any event; infinity if none does."""
+        if self._next_idle <= now:
+            self._next_idle = min([at for at in self._idle_at.values() if at > now], default=math.inf)
+        return self._next_idle
 
     def _update(self, before: State, state: State, now: float) -> None:
         apps = {*changed(before.registered, state.registered), *changed(before.jobs, state.jobs)}
@@ -166,12 +174,16 @@ class Views:
             self._until.pop(name, None)
             self._forget_use(name)
             self._waits.pop(name, None)
+            if self._idle_at.pop(name, None) is not None:
+                self._next_idle = -math.inf
             running = state.cluster.apps.get(name)
             if running is None:
                 continue
             if running.waiting or running.pending:
                 self._waits[name] = running.queue
             home = pool_of(state, running.queue)
+            if home is not None and (idle_at := counted_until(state, home, running)) < math.inf:
+                self._idle_at[name], self._next_idle = idle_at, -math.inf
             counted_in = self._counted_in(state, running, home, now)
             if running.used and (home is None or home.name != counted_in):
                 self._add_use(name, "" if home is None else home.name, running.used)

@@ -77,13 +77,58 @@ def _items(value: Json, name: str, path: str) -> list[Json]:
     return as_list(value)
 
 
-def parse_items(items: list[Json], id_field: str, parse: Callable[[dict[str, Json]], Item | None]) -> ParsedItems[Item]:
+class Remembered(Generic[Item]):
+    """The items of the last answer, by id, with what they were parsed from: the same need not be parsed again.
+
+    `read`: all that parsing reads of an item but its id, to be compared. An item without one of these fields is always
+    parsed.
+    """
+
+    def __init__(self, read: Callable[[dict[str, Json]], Json]) -> None:
+        self._read = read
+        self._items: dict[str, tuple[Json, Item]] = {}
+        self._next: dict[str, tuple[Json, Item]] = {}
+
+    def begin(self) -> None:
+        """A new answer follows."""
+        self._items, self._next = self._next, {}
+
+    def item(self, name: Json, content: dict[str, Json]) -> Item | None:
+        """The item with this id, if it has not changed since the last answer."""
+        known = self._items.get(name) if isinstance(name, str) else None
+        try:
+            if known is None or known[0] != self._read(content):
+                return None
+        except KeyError:
+            return None
+        self._next[name] = known
+        return known[1]
+
+    def note(self, name: str, content: dict[str, Json], item: Item) -> None:
+        """An item that was parsed."""
+        try:
+            self._next[name] = self._read(content), item
+        except KeyError:
+            return
+
+
+def parse_items(
+    items: list[Json],
+    id_field: str,
+    parse: Callable[[dict[str, Json]], Item | None],
+    remembered: Remembered[Item] | None = None,
+) -> ParsedItems[Item]:
     """The readable items, except those for which `parse` returns None."""
     parsed = ParsedItems[Item]()
+    if remembered is not None:
+        remembered.begin()
     for one in items:
         try:
             if not isinstance(one, dict):
                 raise UnreadableItemError(f"{fields.shortened(one)} is not an object")
+            if remembered is not None and (same := remembered.item(one.get(id_field), one)) is not None:
+                parsed[one[id_field]] = same
+                continue
             name = fields.identifier(one, id_field)
         except UnreadableItemError as problem:
             parsed.without_id.append(str(problem))
@@ -95,4 +140,6 @@ def parse_items(items: list[Json], id_field: str, parse: Callable[[dict[str, Jso
         else:
             if item is not None:
                 parsed[name] = item
+                if remembered is not None:
+                    remembered.note(name, one, item)
     return parsed

@@ -60,7 +60,12 @@ def confirm_gone(
 
 def changed_items(known: Mapping[str, Item], polled: Mapping[str, Item]) -> dict[str, Item]:
     """The items that are new or have changed."""
-    return {name: item for name, item in polled.items() if known.get(name) != item}
+    return {
+        name: item
+        for name, item in polled.items()
+        # Most are the same object, which need not be compared.
+        if (before := known.get(name)) is not item and before != item
+    }
 
 
 def is_awaiting_nodes(known: ClusterView, polled: YarnApp) -> bool:

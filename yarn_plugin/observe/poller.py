@@ -76,6 +76,7 @@ class Poller:
         self._polled_at: dict[str, float] = {}
         self._unconfirmed: dict[str, Unconfirmed] = {}
         self._unreadable: dict[str, frozenset[tuple[str, str]]] = {}
+        self._apps = translate.remembered_apps()
         self._lock = threading.Lock()
         self._poll_requested = False
         self._failures = 0
@@ -195,7 +196,7 @@ class Poller:
             or (requested and one.triggers)
             or (self._watches_nodes and one.name == "nodes" and changed)
         ]
-        answers = [(one, one.parse(self._manager.get(one.path, **one.parameters))) for one in due]
+        answers = [(one, self._parse(one)) for one in due]
         if due:
             # A ResourceManager that starts, or has become standby, answers as if its cluster were empty. Its answers
             # count only if it says afterwards that it is active, and still the same.
@@ -208,6 +209,10 @@ class Poller:
         if not self._reported_complete and not any(one.missing for one in self._unconfirmed.values()):
             self._delivery.deliver(Looked())
             self._reported_complete = True
+
+    def _parse(self, polled: PolledList) -> ParsedItems[Any]:
+        answer = self._manager.get(polled.path, **polled.parameters)
+        return translate.apps(answer, self._apps) if polled.name == "apps" else polled.parse(answer)
 
     def _is_due(self, polled: PolledList) -> bool:
         now = time.monotonic()

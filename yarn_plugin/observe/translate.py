@@ -5,6 +5,7 @@ not affect the others. /nodes is in `nodes`.
 """
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 from yarn_plugin.model.cluster import Container, Queue, YarnApp
@@ -13,6 +14,7 @@ from yarn_plugin.observe import fields
 from yarn_plugin.observe.answers import (
     MAX_DEPTH,
     ParsedItems,
+    Remembered,
     as_object,
     items_at,
     not_an_answer,
@@ -37,13 +39,18 @@ METRICS = (*APP_METRICS, *NODE_METRICS)
 """The cluster metrics that change when applications or nodes do."""
 
 
-def apps(answer: Json) -> ParsedItems[YarnApp]:
-    """The unfinished applications of /apps.
+def apps(answer: Json, remembered: Remembered[YarnApp] | None = None) -> ParsedItems[YarnApp]:
+    """The unfinished applications of /apps. `remembered`: those of the last answer (see `remembered_apps`).
 
     Raises:
         NotAManagerError: it is not such an answer.
     """
-    return parse_items(items_at(answer, "apps", "app"), "id", _app)
+    return parse_items(items_at(answer, "apps", "app"), "id", _app, remembered)
+
+
+def remembered_apps() -> Remembered[YarnApp]:
+    """A memory of applications: most are as they were in the last answer, but for fields that count their time."""
+    return Remembered(_READ)
 
 
 def queues(answer: Json) -> ParsedItems[Queue]:
@@ -141,6 +148,13 @@ def _reasons(activity: Json, depth: int) -> Iterator[tuple[str, list[str]]]:
     if depth < MAX_DEPTH:
         for inner in objects_in(activity.get("children")):
             yield from _reasons(inner, depth + 1)
+
+
+_READ = itemgetter(
+    "state", "name", "user", "queue", "startedTime", "runningContainers", "allocatedMB", "allocatedVCores",
+    "resourceInfo",
+)  # fmt: skip
+"""The fields of an application that `_app` reads, beside its id."""
 
 
 def _app(app: dict[str, Json]) -> YarnApp | None:

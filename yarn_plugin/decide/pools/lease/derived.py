@@ -1,5 +1,6 @@
 """What follows from the topology and the use that a controller sees, kept as long as they are the same objects."""
 
+from yarn_plugin.decide.jobs import by_application
 from yarn_plugin.decide.pools.lease.described import Descriptions
 from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
@@ -7,6 +8,7 @@ from yarn_plugin.decide.pools.view import View
 from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.cluster import Use
 from yarn_plugin.model.resources import GPU
+from yarn_plugin.model.share import Claim
 from yarn_plugin.model.topology import Topology
 
 InUse = dict[str, dict[str, int]]
@@ -33,7 +35,14 @@ class Derived:
     def __init__(self) -> None:
         self.inventories = Inventories()
         self.descriptions = Descriptions()
+        self._claims: tuple[tuple[Claim, ...], dict[str, Claim]] = (), {}
         self._in_use: tuple[tuple[Use, ...], Topology, InUse] = (), Topology(), {}
+
+    def claims(self, view: View) -> dict[str, Claim]:
+        """The claims by application, those of its jobs as one; not to be changed."""
+        if self._claims[0] is not view.claims:
+            self._claims = view.claims, {claim.app: claim for claim in by_application(view.claims, (GPU,))}
+        return self._claims[1]
 
     def in_use(self, view: View) -> InUse:
         """The GPUs in use; not to be changed."""

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from yarn_plugin.decide.jobs import by_application
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, Solve
 from yarn_plugin.decide.pools.lease.derived import Derived, InUse
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
@@ -15,7 +14,6 @@ from yarn_plugin.decide.pools.lease.state import Excess, Held, LeaseState, Membe
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.causes import LeaseRound
 from yarn_plugin.model.gpus import Gpus
-from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Claim
 
 Repeatable = Ask | Offer | Solve | Revoke
@@ -78,15 +76,11 @@ class Turn:
         self.held_before: dict[str, tuple[Gpus, int]] = {}
         self._active: list[str] | None = None
         self._users: Counter[str] | None = None
-        self._claims: dict[str, Claim] | None = None
 
     @property
     def claims(self) -> dict[str, Claim]:
         """The claims by application; those of its jobs as one."""
-        if self._claims is None:
-            claims = by_application(self.view.claims, (GPU,))
-            self._claims = {claim.app: claim for claim in claims}
-        return self._claims
+        return self._derived.claims(self.view)
 
     def end(self) -> LeaseState:
         """The state as it is now; the turn is over."""
