@@ -30,7 +30,8 @@ def fill(fillers: Sequence[Filler], resources: int) -> list[float]:
     first = 0
     left = [1.0] * resources
     level = 0.0
-    speed = [sum(fillers[i].weight * fillers[i].shape[r] for i in rising) for r in range(resources)]
+    speeds = [[filler.weight * part for part in filler.shape] for filler in fillers]
+    speed = [sum([speeds[i][r] for i in rising]) for r in range(resources)]
     while first < len(rising):
         to_limit = limits[rising[first]] - level
         to_full = min((left[r] / speed[r] for r in range(resources) if speed[r] > EPSILON), default=to_limit)
@@ -52,8 +53,8 @@ def fill(fillers: Sequence[Filler], resources: int) -> list[float]:
             first += 1
         for i in stopped:
             shares[i] = min(fillers[i].limit, level * fillers[i].weight)
-            for r in range(resources):
-                speed[r] -= fillers[i].weight * fillers[i].shape[r]
+            for r, of_filler in enumerate(speeds[i]):
+                speed[r] -= of_filler
     return shares
 
 

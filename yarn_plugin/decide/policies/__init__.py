@@ -15,6 +15,7 @@ to resources.
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from yarn_plugin.decide.policies.dominant_shares import Proportions
 from yarn_plugin.model.causes import Explanation
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, Grant
@@ -22,10 +23,14 @@ from yarn_plugin.model.share import Claim, Grant
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A policy's input: the pool's capacity, and its claims in order of arrival."""
+    """A policy's input: the pool's capacity, and its claims in order of arrival.
+
+    `proportions`: of claims and capacity, from earlier decisions where the caller keeps them.
+    """
 
     capacity: Resources
     claims: tuple[Claim, ...]
+    proportions: Proportions = field(default_factory=Proportions, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Between claims and the dominant shares that water-filling divides."""
 
+from collections.abc import Collection
 from typing import Literal
 
 from yarn_plugin.decide.mechanisms.water_filling import Filler
@@ -19,22 +20,49 @@ def filler_of(claim: Claim, capacity: Resources) -> Filler:
     return Filler(claim.weight, shape, min(limit, 1.0))
 
 
-def grant_of(
-    claim: Claim, capacity: Resources, guarantee: tuple[float, Resources], filler: Filler, share: float
-) -> Grant:
-    """The grant of a guarantee (as a fraction and as amounts) and an entitlement to a dominant share."""
-    parts = [
-        (name, whole)
-        for (name, amount), part in zip(capacity.amounts, filler.shape, strict=True)
-        if (whole := int(amount * share * part + 1e-6))
-    ]
-    return Grant(
-        current=claim.used.dominant_fraction(capacity),
-        guarantee_fraction=guarantee[0],
-        guarantee=guarantee[1],
-        entitlement_fraction=share,
-        entitlement=Resources(tuple(parts)),
-    )
+class Proportions:
+    """What follows from claims and a capacity, kept while both are the same objects: most are at the next decision.
+
+    Owned by whoever asks a policy again and again. Decisions do not depend on it.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Claim, Resources, Filler, float]] = {}
+        self._entitled: dict[str, tuple[Filler, Resources, float, Resources]] = {}
+
+    def begin(self, claims: Collection[Claim]) -> None:
+        """These claims follow."""
+        if len(self._known) > 2 * len(claims):
+            self._known.clear()
+            self._entitled.clear()
+
+    def of(self, claim: Claim, capacity: Resources) -> tuple[Filler, float]:
+        """A claim as a consumer of fractions of the capacity, and its current dominant share."""
+        known = self._known.get(claim.app)
+        if known is None or known[0] is not claim or known[1] is not capacity:
+            filler, current = filler_of(claim, capacity), claim.used.dominant_fraction(capacity)
+            known = self._known[claim.app] = claim, capacity, filler, current
+        return known[2], known[3]
+
+    def filler(self, claim: Claim, capacity: Resources) -> Filler:
+        """A claim as a consumer of fractions of the capacity."""
+        return self.of(claim, capacity)[0]
+
+    def grant(self, claim: Claim, capacity: Resources, guarantee: tuple[float, Resources], share: float) -> Grant:
+        """The grant of a guarantee (as a fraction and as amounts) and an entitlement to a dominant share."""
+        filler, current = self.of(claim, capacity)
+        known = self._entitled.get(claim.app)
+        if known is None or known[0] is not filler or known[2] != share or known[1] is not capacity:
+            known = self._entitled[claim.app] = filler, capacity, share, _entitlement(capacity, filler, share)
+        return Grant(current, guarantee[0], guarantee[1], share, known[3])
+
+
+def _entitlement(capacity: Resources, filler: Filler, share: float) -> Resources:
+    parts = []
+    for (name, amount), part in zip(capacity.amounts, filler.shape, strict=True):
+        if whole := int(amount * share * part + 1e-6):
+            parts.append((name, whole))
+    return Resources(tuple(parts))
 
 
 def entitled_by(grant: Grant) -> Literal["guarantee", "others-want-less", "own-demand"]:

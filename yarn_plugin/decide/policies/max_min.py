@@ -9,7 +9,7 @@ from typing import Any
 
 from yarn_plugin.decide.mechanisms.water_filling import fill
 from yarn_plugin.decide.policies import Decision, Snapshot
-from yarn_plugin.decide.policies.dominant_shares import entitled_by, filler_of, grant_of
+from yarn_plugin.decide.policies.dominant_shares import entitled_by
 from yarn_plugin.model.causes import Explanation, WeightedShare
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, Grant
@@ -17,15 +17,16 @@ from yarn_plugin.model.share import Claim, Grant
 
 def decide(snapshot: Snapshot, policy_state: Any) -> Decision:
     """Grant guarantees by weight and entitlements by water-filling."""
-    capacity = snapshot.capacity
-    fillers = [filler_of(claim, capacity) for claim in snapshot.claims]
+    capacity, proportions = snapshot.capacity, snapshot.proportions
+    proportions.begin(snapshot.claims)
+    fillers = [proportions.filler(claim, capacity) for claim in snapshot.claims]
     entitled = fill(fillers, len(capacity.amounts))
     total = sum(claim.weight for claim in snapshot.claims)
     guarantees = {weight: _guarantee(capacity, weight, total) for weight in {one.weight for one in snapshot.claims}}
     grants: dict[str, Grant] = {}
     explanations: dict[str, Explanation] = {}
-    for claim, filler, share in zip(snapshot.claims, fillers, entitled, strict=True):
-        grants[claim.app] = grant = grant_of(claim, capacity, guarantees[claim.weight], filler, share)
+    for claim, share in zip(snapshot.claims, entitled, strict=True):
+        grants[claim.app] = grant = proportions.grant(claim, capacity, guarantees[claim.weight], share)
         explanations[claim.app] = _explanation(claim, total, len(fillers), grant)
     return Decision(grants, explanations, policy_state)
 

@@ -11,26 +11,31 @@ from typing import Any
 
 from yarn_plugin.decide.mechanisms.nested_filling import fill_groups
 from yarn_plugin.decide.policies import Decision, Snapshot
-from yarn_plugin.decide.policies.dominant_shares import entitled_by, filler_of, grant_of
+from yarn_plugin.decide.policies.dominant_shares import entitled_by
 from yarn_plugin.model.causes import Explanation, UserShare
+from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, Grant
 
 
 def decide(snapshot: Snapshot, policy_state: Any) -> Decision:
     """Grant guarantees by user and weight, and entitlements by water-filling in two levels."""
-    capacity = snapshot.capacity
+    capacity, proportions = snapshot.capacity, snapshot.proportions
+    proportions.begin(snapshot.claims)
     users: dict[str, list[Claim]] = defaultdict(list)
     for claim in snapshot.claims:
         users[claim.tenant].append(claim)
-    fillers = [[filler_of(claim, capacity) for claim in claims] for claims in users.values()]
+    fillers = [[proportions.filler(claim, capacity) for claim in claims] for claims in users.values()]
     entitled = fill_groups(fillers, len(capacity.amounts))
+    guarantees: dict[float, tuple[float, Resources]] = {}
     grants: dict[str, Grant] = {}
     explanations: dict[str, Explanation] = {}
-    for claims, of_user, shares in zip(users.values(), fillers, entitled, strict=True):
+    for claims, shares in zip(users.values(), entitled, strict=True):
         total = sum(claim.weight for claim in claims)
-        for claim, filler, share in zip(claims, of_user, shares, strict=True):
+        for claim, share in zip(claims, shares, strict=True):
             part = claim.weight / total / len(users)
-            grants[claim.app] = grant = grant_of(claim, capacity, (part, capacity.scaled(part)), filler, share)
+            if part not in guarantees:
+                guarantees[part] = part, capacity.scaled(part)
+            grants[claim.app] = grant = proportions.grant(claim, capacity, guarantees[part], share)
             explanations[claim.app] = UserShare(
                 len(users), claim.weight, total, len(claims), part, share, entitled_by(grant)
             )

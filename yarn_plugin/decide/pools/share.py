@@ -14,6 +14,7 @@ from yarn_plugin.decide.commands import ListContainers, SignalContainers, TellSh
 from yarn_plugin.decide.events import ContainersListed, Vacated
 from yarn_plugin.decide.jobs import by_application
 from yarn_plugin.decide.policies import Decision, SharePolicy, Snapshot
+from yarn_plugin.decide.policies.dominant_shares import Proportions
 from yarn_plugin.decide.pools.commands import Command, SetTimer, WantWeights
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome
@@ -85,6 +86,7 @@ class ShareController:
     def __init__(self, pool: Pool, policy: SharePolicy) -> None:
         self._pool, self._policy = pool, policy
         self._names = frozenset(pool.resources)
+        self._proportions = Proportions()
 
     def initial_state(self) -> ShareState:
         """A pool without members."""
@@ -95,7 +97,8 @@ class ShareController:
 
     def advance(self, state: ShareState, view: View, at: float, what: Input) -> tuple[ShareState, tuple[Command, ...]]:
         """Divide again, notify of changed shares, preempt what stays over its share, and set the weights."""
-        view = replace(view, claims=by_application(view.claims, self._pool.resources))
+        claimed = by_application(view.claims, self._pool.resources)
+        view = view if claimed is view.claims else replace(view, claims=claimed)
         if isinstance(what, FromApp) and isinstance(what.message, Vacated):
             state = _confirm(state, what.message, at)
         if isinstance(what, FromApp) and isinstance(what.message, CompletionEstimate):
@@ -113,7 +116,7 @@ class ShareController:
     # Dividing and notifying.
 
     def _divide(self, state: ShareState, view: View, now: float) -> tuple[ShareState, list[Command]]:
-        decision = self._policy.decide(Snapshot(view.capacity, view.claims), state.policy_state)
+        decision = self._policy.decide(Snapshot(view.capacity, view.claims, self._proportions), state.policy_state)
         granted = dict(_granted(decision, view.claims))
         members = {app: member for app, member in state.members.items() if app in granted}
         commands: list[Command] = []
@@ -127,7 +130,10 @@ class ShareController:
             schedule = _schedule(member, grant, grace, now)
             cause = ShareCause(view.causes, count, explanation)
             share = Share(view.seq, now, schedule[-1].at, grant, count, view.capacity, cause)
-            members[app] = replace(member or Member(app, share, ()), share=share, schedule=schedule)
+            if member is None:
+                members[app] = Member(app, share, schedule)
+            else:
+                members[app] = Member(app, share, schedule, member.over_since, member.estimate, member.estimated_at)
             commands.append(TellShare(app, share))
         return replace(state, members=members, policy_state=decision.policy_state), commands
 
@@ -146,6 +152,8 @@ class ShareController:
         commands: list[Command] = []
         members, preempt_after = dict(state.members), self._pool.preempt_after
         for app, member in state.members.items():
+            if member.over_since is None and not view.waiting:
+                continue
             claim = claims.get(app)
             if claim is None or claim.queue is None or claim.yarn_app is None or is_defined(claim.queue, view.static):
                 continue
