@@ -78,6 +78,11 @@ ALSO_ALLOWED = {
 """A policy is a module found by its name. Literals are read as dates. Messages are validated. Lines of a log may be
 JSON."""
 
+CHANGING = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+
+KEEPS_A_CACHE = ("themis_agent.bids.free_gpus",)
+"""Its agents of a simulation share the last offer, and have no owner in common."""
+
 FORBIDDEN_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 
 PUBLISHED = (
@@ -152,7 +157,7 @@ def is_ours(name: str) -> bool:
 
 def breaches(modules: list[Module]) -> list[str]:
     """Everything that breaks a rule, a line each."""
-    rules = (impurities, insides, upwards, engines, services, names)
+    rules = (impurities, caches, insides, upwards, engines, services, names)
     return [breach for module in modules for rule in rules for breach in rule(module)]
 
 
@@ -172,6 +177,39 @@ def impurities(module: Module) -> Iterator[str]:
             yield f"{module.name} is pure and calls {node.func.id}"
         if isinstance(node, ast.Attribute) and node.attr == "random":
             yield f"{module.name} is pure and draws at random"
+
+
+def caches(module: Module) -> Iterator[str]:
+    """Pure rooms remember nothing at module level: whoever calls them owns what they derive."""
+    if not within(module.name, PURE) or within(module.name, KEEPS_A_CACHE):
+        return
+    ours = {name.id for node in module.tree.body for name in assigned(node)}
+    for function in ast.walk(module.tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        arguments = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+        local = {name.id for node in ast.walk(function) for name in assigned(node)} | arguments
+        for node in ast.walk(function):
+            if isinstance(node, ast.Global):
+                yield f"{module.name} keeps {', '.join(node.names)} at module level"
+            if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+                changed = node.value
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+                changed = node.func.value
+            else:
+                continue
+            if isinstance(changed, ast.Name) and changed.id in ours - local:
+                yield f"{module.name} changes {changed.id} at module level"
+
+
+def assigned(node: ast.AST) -> Iterator[ast.Name]:
+    """The names that a statement or an expression binds."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    for target in targets:
+        if isinstance(target, ast.AST):
+            yield from (
+                name for name in ast.walk(target) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+            )
 
 
 def insides(module: Module) -> Iterator[str]:
@@ -271,6 +309,9 @@ def test_the_client_drags_in_nothing_of_the_service(house):
         ("qoop/estimate/x.py", "from numpy.random import rand", "is pure and imports numpy.random.rand"),
         ("qoop/estimate/x.py", "import numpy as np\nx = np.random.rand()", "draws at random"),
         ("qoop/plans/x.py", "open('a')", "is pure and calls open"),
+        ("yarn_plugin/decide/x.py", "_last = None\ndef f():\n    global _last", "keeps _last at module level"),
+        ("yarn_plugin/decide/x.py", "_known: dict = {}\ndef f(a):\n    _known[a] = 1", "changes _known at module"),
+        ("qoop/estimate/x.py", "known = set()\ndef f(a):\n    known.add(a)", "changes known at module level"),
         ("qoop/x.py", "from yarn_plugin.decide import arbiter", "not published"),
         ("tpcds/x.py", "import yarn_plugin.embedded.cluster", "not published"),
         ("themis_agent/x.py", "from yarn_plugin.api import service", "not published"),
@@ -316,6 +357,10 @@ def test_each_rule_finds_what_breaks_it(tmp_path, path, source, breach):
         ("tpcds/x.py", "import sqlglot\nimport pyspark"),
         ("yarn_plugin/drive/x.py", "from yarn_plugin.api.service import create"),
         ("yarn_plugin/observe/resource_manager.py", "import time"),
+        (
+            "yarn_plugin/decide/x.py",
+            "known = {1: 2}\ndef f(known):\n    known[1] = 3\n    return [known for known in ()]",
+        ),
     ],
 )
 def test_what_is_allowed_is_let_through(tmp_path, path, source):

@@ -1,7 +1,6 @@
 """Contracts of values that reach a journal: state that is changed in place, and fields of any tagged type."""
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
 
@@ -46,17 +45,22 @@ class Composed(Protocol):
 
 def parts_of(state: object) -> tuple[Mutable, ...]:
     """The mutable parts of a state: the state itself, or those of a composed one."""
-    protocol = _protocol(type(state))  # type: ignore[arg-type]
+    protocol = _protocol(type(state))
     if protocol is Composed:
         return tuple(cast(Composed, state).parts())
     return () if protocol is None else (cast(Mutable, state),)
 
 
-@lru_cache(maxsize=1024)
 def _protocol(kind: type) -> type | None:
-    """The protocol that a type implements. Cached: the check takes longer than most steps."""
-    methods = {Mutable: ("savepoint", "rollback", "commit", "dump", "load"), Composed: ("parts",)}
-    return next((one for one, names in methods.items() if all(hasattr(kind, name) for name in names)), None)
+    """The protocol that a type implements."""
+    for one, names in _METHODS:
+        # Most states implement none, which the first name tells.
+        if hasattr(kind, names[0]) and all(hasattr(kind, name) for name in names):
+            return one
+    return None
+
+
+_METHODS = ((Mutable, ("savepoint", "rollback", "commit", "dump", "load")), (Composed, ("parts",)))
 
 
 def savepoints_of(state: object) -> list[tuple[Mutable, int]]:

@@ -3,6 +3,7 @@
 Pure and deterministic: it runs in the solver's worker process. `TAGS` are the journal's names of its values.
 """
 
+from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offers
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import (
     AppBid,
     AppOfUser,
@@ -31,6 +32,7 @@ __all__ = [
     "Gang",
     "Idle",
     "Leftover",
+    "Offers",
     "PartialAllocation",
     "PartialAllocationProblem",
     "allocate",

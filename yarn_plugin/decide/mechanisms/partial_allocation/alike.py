@@ -40,8 +40,9 @@ class _Remembered:
     `counted`: how many there are of each. `groups`: results of `group`."""
 
     def __init__(self, offer: Offer) -> None:
-        self.alike = [_offered(machine) for machine in offer.machines]
-        kinds = {id(one): one for one in self.alike}
+        same: dict[Alike, Alike] = {}
+        self.alike = [same.setdefault(one, one) for one in map(_offered, offer.machines)]
+        kinds = {id(one): one for one in same}
         self.counted = Counter({kinds[kind]: count for kind, count in Counter(map(id, self.alike)).items()})
         self.groups: dict[tuple[tuple[int, ...], frozenset[int]], Counter[Alike]] = {}
 
@@ -76,26 +77,11 @@ def alike(offer: Offer, slot_gpus: Sequence[int], named: Set[int], number: int) 
     return Alike(offer.machines[number].rack, -1, free if len(free) == 1 else tuple(sorted(free)))
 
 
-_known: dict[int, tuple[Machine, Alike]] = {}
-"""Cache of `_offered`, by the identity of the machine: most of a large pool are the same objects in many rounds."""
-
-_kinds: dict[Alike, Alike] = {}
-"""The machines in `_known`, each kind once."""
-
-_MAX_KNOWN = 1 << 14
-
-
 def _offered(machine: Machine) -> Alike:
     """What a machine is like with all its offered GPUs."""
-    known = _known.get(id(machine))
-    if known is None:
-        if len(_known) >= _MAX_KNOWN:
-            _known.clear()
-            _kinds.clear()
-        one = Alike(machine.rack, -1, tuple(sorted([slot.gpus for slot in machine.slots])))
-        # The machine too, so that no other gets its id.
-        known = _known[id(machine)] = machine, _kinds.setdefault(one, one)
-    return known[1]
+    slots = machine.slots
+    free = (slots[0].gpus,) if len(slots) == 1 else tuple(sorted([slot.gpus for slot in slots]))
+    return Alike(machine.rack, -1, free)
 
 
 def like(offer: Offer, wanted: Alike, in_slots: bool, other: Set[int]) -> list[int]:

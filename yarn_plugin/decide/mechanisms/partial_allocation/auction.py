@@ -65,7 +65,7 @@ class _Round:
 
     def __init__(self, problem: PartialAllocationProblem) -> None:
         self._problem = problem
-        self._offer = Offer.of_same(problem.machines)
+        self._offer = Offer.of(problem.machines)
         by_name = {bid.app: bid for bid in problem.bids}
         self._bids = [by_name[name] for name in draw_order(problem.seed, problem.round, list(by_name))]
         self._number = {bid.app: i for i, bid in enumerate(self._bids)}

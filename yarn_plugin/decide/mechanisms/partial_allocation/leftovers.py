@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
@@ -74,7 +74,7 @@ def hand_out(
                 taken -= repaid
     return (
         tuple(Leftover(name, tuple(sorted(got[name].items()))) for name in sorted(got)),
-        tuple([_idle(slot, gpus, "gang" if wanted else "not wanted") for slot, gpus in sorted(left.items()) if gpus]),
+        tuple([Idle(slot, gpus, "gang" if wanted else "not wanted") for slot, gpus in sorted(left.items()) if gpus]),
     )
 
 
@@ -110,10 +110,6 @@ def _deal(
                 served.add(user)
         waiting = still
     return any(n > sum(got.get(name, {}).values()) for name in by_name for n in numbers[name][-1:])
-
-
-_idle = lru_cache(maxsize=1 << 16)(Idle)
-"""Most GPUs of a large pool that are idle in one round were so in the last."""
 
 
 def _numbers(app: AppWithoutBid) -> list[int]:

@@ -44,18 +44,6 @@ class Offer:
         """An offer of these machines in any order."""
         return cls(tuple(sorted(machines, key=_id)))
 
-    @classmethod
-    def of_same(cls, machines: tuple[Machine, ...]) -> "Offer":
-        """An offer of these machines in any order; the same object for the same object, of which there are many: most
-        bids of a round answer the same offer."""
-        known = _known.get(id(machines))
-        if known is None:
-            if len(_known) >= _MAX_KNOWN:
-                _known.clear()
-            # The machines too, so that no others get their id.
-            known = _known[id(machines)] = machines, cls.of(machines)
-        return known[1]
-
     @cached_property
     def remembered(self) -> dict[str, Any]:
         """What `alike` remembers of this offer."""
@@ -175,7 +163,21 @@ class Offer:
 
 _id = attrgetter("id")
 
-_known: dict[int, tuple[tuple[Machine, ...], Offer]] = {}
-"""Cache of `Offer.of_same`, by the identity of the machines."""
+MAX_KNOWN = 16
 
-_MAX_KNOWN = 16
+
+class Offers:
+    """The offers of the same machines, of which there are many: most bids of a round answer the same offer."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[Machine, ...], Offer]] = {}
+
+    def of(self, machines: tuple[Machine, ...]) -> Offer:
+        """An offer of these machines in any order; the same object for the same object."""
+        known = self._known.get(id(machines))
+        if known is None:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            # The machines too, so that no others get their id.
+            known = self._known[id(machines)] = machines, Offer.of(machines)
+        return known[1]

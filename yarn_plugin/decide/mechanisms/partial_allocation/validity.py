@@ -1,6 +1,6 @@
 """Bids come from others: what a bid may contain, checked against the offer that it answers."""
 
-from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
+from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer, Offers
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Bid, GpuOffer, Row
 from yarn_plugin.model.gpus import Piece
@@ -13,8 +13,8 @@ MAX_PIECES = 512
 """Of one row."""
 
 
-def checked_bid(bid: Bid, offer: GpuOffer) -> Bid:
-    """The bid, if it can answer the offer.
+def checked_bid(bid: Bid, offer: GpuOffer, offers: Offers | None = None) -> Bid:
+    """The bid, if it can answer the offer. `offers`: the caller's, where it checks many bids.
 
     Raises:
         BadInputError: it cannot; names the field, such as `rows.3.pieces.0.gpus`, and its value.
@@ -30,7 +30,7 @@ def checked_bid(bid: Bid, offer: GpuOffer) -> Bid:
         raise BadInputError("rows", len(bid.rows), f"must be at most {MAX_ROWS} rows")
     if not bid.rows:
         return bid
-    places = Offer.of_same(offer.machines)
+    places = (offers or Offers()).of(offer.machines)
     seen: dict[tuple[tuple[str, str, int], ...], int] = {}
     for index, row in enumerate(bid.rows):
         _check_row(f"rows.{index}", row, places)

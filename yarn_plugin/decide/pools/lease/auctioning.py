@@ -68,7 +68,7 @@ def _rows(turn: Turn, now: Round, bid: Bid) -> tuple[Row, ...]:
 
     def fits(row: Row) -> bool:
         try:
-            return bool(checked_bid(Bid(now.number, None, (row,)), left))
+            return bool(checked_bid(Bid(now.number, None, (row,)), left, turn.offers))
         except BadInputError:
             return False
 

@@ -63,7 +63,7 @@ class LeaseController:
         # last one: that of a step which failed, or of a journal.
         last, self._last = self._last, None
         last = last if last is not None and last.state is state else None
-        turn = Turn(self._pool, self._settings, state, view, at, last and last.index, self._derived)
+        turn = Turn(self._pool, self._settings, state, view, at, None if last is None else last.index, self._derived)
         if view.superseded is not None:
             handover.stand_down(turn, view.superseded)
             estimates.count_work(turn)

@@ -1,6 +1,7 @@
 """What follows from the topology and the use that a controller sees, kept as long as they are the same objects."""
 
 from yarn_plugin.decide.jobs import by_application
+from yarn_plugin.decide.mechanisms.partial_allocation import Offers
 from yarn_plugin.decide.pools.lease.described import Descriptions
 from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
@@ -30,11 +31,12 @@ class Inventories:
 
 
 class Derived:
-    """Owned by one controller. `descriptions`: what applications have said."""
+    """Owned by one controller. `descriptions`: what applications have said. `offers`: what bids are checked against."""
 
     def __init__(self) -> None:
         self.inventories = Inventories()
         self.descriptions = Descriptions()
+        self.offers = Offers()
         self._claims: tuple[tuple[Claim, ...], dict[str, Claim]] = (), {}
         self._in_use: tuple[tuple[Use, ...], Topology, InUse] = (), Topology(), {}
 

@@ -105,7 +105,7 @@ def take_bid(turn: Turn, app: str, bid: Bid) -> None:
     command = turn.state.open[now.asked[app]]
     assert isinstance(command, Offer)
     assert isinstance(command.offer, GpuOffer)
-    checked = _checked(bid, command.offer)
+    checked = _checked(turn, bid, command.offer)
     bids = now.bids
     if checked is not None:
         estimates.note_bid(turn, app, checked, command.offer)
@@ -115,9 +115,9 @@ def take_bid(turn: Turn, app: str, bid: Bid) -> None:
     turn.change(round=replace(now, asked=asked, bids=bids))
 
 
-def _checked(bid: Bid, offer: GpuOffer) -> Bid | None:
+def _checked(turn: Turn, bid: Bid, offer: GpuOffer) -> Bid | None:
     try:
-        return checked_bid(bid, offer)
+        return checked_bid(bid, offer, turn.offers)
     except BadInputError:
         return None
 

@@ -69,7 +69,7 @@ class Turn:
         self.commands: list[Command] = []
         self.decided_at: float | None = None
         self._derived = Derived() if derived is None else derived
-        self.descriptions = self._derived.descriptions
+        self.descriptions, self.offers = self._derived.descriptions, self._derived.offers
         self.inventory: Inventory = self._derived.inventories.of(view.topology, settings)
         is_known = index is not None and index.leases is state.leases and index.inventory is self.inventory
         self.index = index if is_known and index is not None else LeaseIndex(state.leases, self.inventory)
