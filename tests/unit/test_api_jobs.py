@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.http_service import problems, running
+from tests.http_service import Arbiter, problems, running
+from yarn_plugin.api import declaration
 from yarn_plugin.api.jobs import DeclaredJobs
 from yarn_plugin.decide import events
 from yarn_plugin.decide.membership import view_of
@@ -241,3 +242,22 @@ def test_the_largest_list_of_jobs_is_accepted(service):
     jobs = [{**WHOLE, "name": f"job-{number}"} for number in range(200)]
     assert declare(service, made, *jobs).status_code == 200
     assert len(service.arbiter.state.jobs[made.app]) == 200
+
+
+def test_declared_jobs_survive_a_kill_before_the_decision_and_after(make, tmp_path):
+    """What the journal has was acknowledged, or may have been: after kill -9 it is decided on, if it was not before."""
+    service = make()
+    made = service.register(demand=[{"vcores": 1}])
+    shown = declare(service, made, {**WHOLE, "tenant": "ann", "virtual_cluster": None}).json()
+    state = service.arbiter.state
+    service.arbiter.close()
+    journal = next(tmp_path.glob("*/journal"))
+    whole = journal.read_bytes()
+    *before, _ = whole.splitlines(keepends=True)
+    for cut in (b"".join(before), whole, whole[:-5]):
+        journal.write_bytes(cut)
+        again = Arbiter(journal)
+        assert again.state.jobs == state.jobs
+        assert again.state.pool_states == state.pool_states
+        assert declaration.declared_jobs(again.state, made.app, 0.0).model_dump(mode="json") == shown
+        again.close()

@@ -2,17 +2,15 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
-    ModelWrapValidatorHandler,
     ValidationError,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -147,37 +145,6 @@ class Job(Request):
         return part
 
 
-class Jobs(Request):
-    """All jobs of an application: those that are left out have ended. They are all of one tenant."""
-
-    jobs: list[Job] = Field(max_length=MAX_JOBS)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _check_together(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        given = handler(values)
-        problems = [InitErrorDetails(type=PydanticCustomError("conflict", text), loc=("jobs", *where), input=value)
-                    for where, value, text in conflicts(given.jobs)]  # fmt: skip
-        if problems:
-            raise ValidationError.from_exception_data(cls.__name__, problems)
-        return given
-
-
-class DeclaredJob(Job):
-    """A job as the arbiter knows it, with its tenant and virtual cluster. `declared_at`: when it was first declared."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    declared_at: float
-
-
-class DeclaredJobs(Wire):
-    """All jobs of an application."""
-
-    app: str
-    jobs: list[DeclaredJob]
-
-
 def tenant_of(job: Job) -> str | None:
     """The tenant that a job names, or whose virtual cluster it names; None: neither."""
     return job.tenant or (job.virtual_cluster.partition("/")[0] if job.virtual_cluster else None)
@@ -202,3 +169,36 @@ def conflicts(jobs: Sequence[Job], user: str | None = None) -> list[tuple[tuple[
             expected = f"must be of {first}, as the jobs before; register another application for another tenant"
             found.append(((place, field), getattr(job, field), expected))
     return found
+
+
+def _fit_together(jobs: list[Job]) -> list[Job]:
+    problems = [InitErrorDetails(type=PydanticCustomError("conflict", expected), loc=where, input=value)
+                for where, value, expected in conflicts(jobs)]  # fmt: skip
+    if problems:
+        raise ValidationError.from_exception_data("jobs", problems)
+    return jobs
+
+
+JobList = Annotated[list[Job], Field(max_length=MAX_JOBS), AfterValidator(_fit_together)]
+"""All jobs of an application, which are all of one tenant."""
+
+
+class Jobs(Request):
+    """All jobs of an application: those that are left out have ended."""
+
+    jobs: JobList
+
+
+class DeclaredJob(Job):
+    """A job as the arbiter knows it, with its tenant and virtual cluster. `declared_at`: when it was first declared."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    declared_at: float
+
+
+class DeclaredJobs(Wire):
+    """All jobs of an application."""
+
+    app: str
+    jobs: list[DeclaredJob]
