@@ -3,7 +3,7 @@
 import pytest
 
 from tests.http_service import Arbiter, problems, running
-from yarn_plugin.api import declaration
+from yarn_plugin.api import job_translation
 from yarn_plugin.api.jobs import DeclaredJobs
 from yarn_plugin.decide import events
 from yarn_plugin.decide.membership import view_of
@@ -259,5 +259,5 @@ def test_declared_jobs_survive_a_kill_before_the_decision_and_after(make, tmp_pa
         again = Arbiter(journal)
         assert again.state.jobs == state.jobs
         assert again.state.pool_states == state.pool_states
-        assert declaration.declared_jobs(again.state, made.app, 0.0).model_dump(mode="json") == shown
+        assert job_translation.declared_jobs(again.state, made.app, 0.0).model_dump(mode="json") == shown
         again.close()

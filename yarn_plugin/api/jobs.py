@@ -81,9 +81,9 @@ class Job(Request):
     `tenant`: whose share it is part of; by default the user of the application. `virtual_cluster`: a path that begins
     with the tenant, such as vision/nightly; by default the tenant's own. `priority`: in its virtual cluster, larger is
     sooner; -1: opportunistic, on cells that nobody is guaranteed. `alternatives`: what it needs, best first; by default
-    the GPUs of its gang or, without one, all it gets. `gang`: pods that are placed together or not at all. `leaf_type`:
-    the model of its GPUs, by default any. `pinned_cell`: the cell of its virtual cluster that it must be placed in.
-    `suggested_nodes`: nodes to prefer; others are used too, unless `ignore_suggested_nodes` is false.
+    the GPUs of its gang or, without one, the demand of the application. `gang`: pods that are placed together or not at
+    all. `leaf_type`: the model of its GPUs, by default any. `pinned_cell`: the cell of its virtual cluster that it must
+    be placed in. `suggested_nodes`: nodes to prefer; others are used too, unless `ignore_suggested_nodes` is false.
     `lazy_preemption`: where a higher priority takes its place in its virtual cluster, it goes on as opportunistic work.
     `sharing`: the part of a GPU that each pod needs; by default whole GPUs.
     """
@@ -171,15 +171,20 @@ def conflicts(jobs: Sequence[Job], user: str | None = None) -> list[tuple[tuple[
     return found
 
 
-def _fit_together(jobs: list[Job]) -> list[Job]:
+def check_together(jobs: list[Job], user: str | None = None) -> list[Job]:
+    """The jobs, if nothing is wrong between them (see `conflicts`).
+
+    Raises:
+        ValidationError: something is, at the place and field in the list.
+    """
     problems = [InitErrorDetails(type=PydanticCustomError("conflict", expected), loc=where, input=value)
-                for where, value, expected in conflicts(jobs)]  # fmt: skip
+                for where, value, expected in conflicts(jobs, user)]  # fmt: skip
     if problems:
         raise ValidationError.from_exception_data("jobs", problems)
     return jobs
 
 
-JobList = Annotated[list[Job], Field(max_length=MAX_JOBS), AfterValidator(_fit_together)]
+JobList = Annotated[list[Job], Field(max_length=MAX_JOBS), AfterValidator(lambda jobs: check_together(jobs))]
 """All jobs of an application, which are all of one tenant."""
 
 

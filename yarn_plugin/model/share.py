@@ -111,7 +111,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A registered application. `demand` None: unlimited; where it has declared jobs, theirs counts instead.
+    """A registered application. `demand` None: unlimited; of jobs that it declared, each has its own or this one.
 
     `yarn_users`: the YARN users whose application in `queue` is taken for this one; None: any user.
     """

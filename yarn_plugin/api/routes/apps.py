@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 
-from yarn_plugin.api import declaration, registration, translate, wire
+from yarn_plugin.api import declaration, job_translation, registration, translate, wire
 from yarn_plugin.api.access import Allowed, AppId
 from yarn_plugin.api.backend import Backend, Shared
 from yarn_plugin.api.jobs import DeclaredJobs, Jobs
@@ -80,7 +80,7 @@ async def deregister(app: AppId, access: Allowed, backend: Shared) -> None:
 async def jobs(app: AppId, access: Allowed, backend: Shared) -> DeclaredJobs:
     """The jobs that the application has declared."""
     state = backend.arbiter.state
-    return declaration.declared_jobs(state, access.find_registration(state, app).id, backend.arbiter.wall_offset())
+    return job_translation.declared_jobs(state, access.find_registration(state, app).id, backend.arbiter.wall_offset())
 
 
 @router.put("/{app}/jobs")
@@ -95,7 +95,7 @@ async def declare(app: AppId, request: Jobs, access: Allowed, backend: Shared) -
     if not declaration.is_declared(state, event):
         await backend.decide(event, known.user)
     state = backend.arbiter.state
-    return declaration.declared_jobs(state, access.find_registration(state, app).id, backend.arbiter.wall_offset())
+    return job_translation.declared_jobs(state, access.find_registration(state, app).id, backend.arbiter.wall_offset())
 
 
 @router.post("/{app}/vacated", status_code=204)
