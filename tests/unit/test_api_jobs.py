@@ -164,6 +164,7 @@ def test_only_a_registered_application_declares_jobs(service):
         ({"gang": [{"pods": 1, "cells_each": 3}]}, "sharing", None, "must be left out where a pod of the gang has"),
         ({"gang": None}, "sharing", None, "must be left out where an alternative has several GPUs"),
         ({"weight": 2}, "weight", 2, "unknown key"),
+        ({f"key-{n}": n for n in range(40)}, "", None, "must have at most 32 keys, not 52"),
     ],
     ids=lambda value: str(value)[:60] if isinstance(value, dict) else "",
 )
@@ -171,7 +172,7 @@ def test_a_refusal_names_the_field_the_value_and_what_would_be_right(service, ch
     made = service.register()
     answer = declare(service, made, {**WHOLE, **change})
     ((refused, given, expected),) = problems(answer)
-    assert (answer.status_code, refused) == (422, f"jobs.0.{field}")
+    assert (answer.status_code, refused) == (422, f"jobs.0.{field}".rstrip("."))
     assert value is None or given == value
     assert right in expected
     assert "\n" not in expected
@@ -235,6 +236,14 @@ def test_the_administrator_may_name_every_tenant(service):
     made = service.register()
     answer = service.as_admin("PUT", f"/v1/apps/{made.app}/jobs", {"jobs": [{"name": "a", "tenant": "speech"}]})
     assert answer.status_code == 200
+
+
+def test_of_very_many_wrong_values_few_are_reported(service):
+    """To find all of them would take the arbiter's time from others."""
+    made = service.register()
+    wrong = {"name": "a", "suggested_nodes": [1] * 1000}
+    answer = declare(service, made, *[wrong] * 30)
+    assert [field for field, _, _ in problems(answer)] == ["jobs.0.suggested_nodes.0"]
 
 
 def test_the_largest_list_of_jobs_is_accepted(service):

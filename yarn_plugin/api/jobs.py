@@ -6,11 +6,14 @@ from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
+    FailFast,
     Field,
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -25,6 +28,7 @@ MAX_CELLS = 1_000_000
 
 MAX_ALTERNATIVES = 16
 MAX_SUGGESTED = 1000
+MAX_KEYS = 32
 
 TENANT = r"[A-Za-z0-9._@-]{1,100}"
 """The pattern of a tenant, which is that of a user, and of each part of a virtual cluster."""
@@ -40,22 +44,34 @@ Fraction = Annotated[float, Field(gt=0, le=1)]
 """A fraction of a GPU."""
 
 
-class Alternative(Request):
+def _check_keys(given: Any) -> Any:
+    if isinstance(given, dict) and len(given) > MAX_KEYS:
+        raise ValueError(f"must have at most {MAX_KEYS} keys, not {len(given)}")
+    return given
+
+
+class _Part(Request):
+    """A part of a request that has few keys, so that it takes little time to find and list the wrong ones."""
+
+    _few_keys = model_validator(mode="before")(_check_keys)
+
+
+class Alternative(_Part):
     """One way to run a job. `resources`: all that the job needs with it. `speed`: its work per second, if known, in a
     unit of its own, such as iterations: only ratios between the alternatives of a job have a meaning."""
 
-    resources: Annotated[DemandedAmounts, AfterValidator(_some)]
+    resources: Annotated[DemandedAmounts, BeforeValidator(_check_keys), AfterValidator(_some)]
     speed: float | None = Field(default=None, gt=0, le=1e12)
 
 
-class Pods(Request):
+class Pods(_Part):
     """So many `pods` of a gang, each on `cells_each` leaf cells (GPUs) of one node."""
 
     pods: int = Field(ge=1, le=100_000)
     cells_each: int = Field(ge=1, le=1000)
 
 
-class GpuPart(Request):
+class GpuPart(_Part):
     """What each pod of a job needs of a GPU that it may share, as fractions of that GPU.
 
     `memory`: at all times; `peak_memory`: at times, with `peak_probability`; by default the same as `memory`.
@@ -75,7 +91,7 @@ class GpuPart(Request):
         return peak
 
 
-class Job(Request):
+class Job(_Part):
     """A job of an application.
 
     `tenant`: whose share it is part of; by default the user of the application. `virtual_cluster`: a path that begins
@@ -96,7 +112,7 @@ class Job(Request):
     gang: list[Pods] | None = Field(default=None, min_length=1, max_length=16)
     leaf_type: Name | None = None
     pinned_cell: Name | None = None
-    suggested_nodes: list[Name] = Field(default=[], max_length=MAX_SUGGESTED)
+    suggested_nodes: Annotated[list[Name], FailFast()] = Field(default=[], max_length=MAX_SUGGESTED)
     ignore_suggested_nodes: bool = True
     lazy_preemption: bool = False
     sharing: GpuPart | None = None
@@ -184,8 +200,10 @@ def check_together(jobs: list[Job], user: str | None = None) -> list[Job]:
     return jobs
 
 
-JobList = Annotated[list[Job], Field(max_length=MAX_JOBS), AfterValidator(lambda jobs: check_together(jobs))]
-"""All jobs of an application, which are all of one tenant."""
+JobList = Annotated[
+    list[Job], Field(max_length=MAX_JOBS), FailFast(), AfterValidator(lambda jobs: check_together(jobs))
+]
+"""All jobs of an application, which are all of one tenant. Of several wrong jobs, the first is reported."""
 
 
 class Jobs(Request):
