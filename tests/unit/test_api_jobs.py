@@ -25,6 +25,7 @@ WHOLE = {
     "ignore_suggested_nodes": False,
     "lazy_preemption": True,
     "sharing": PART,
+    "work": 600.0,
 }
 
 
@@ -63,7 +64,7 @@ def test_every_field_reaches_the_claim(service):
     assert (claim.speeds, claim.priority, claim.leaf_type) == ((4.5, 1.0), 7, "V100")
     assert (claim.gang, claim.gang.cells) == (Gang((Pods(2, 1), Pods(1, 1))), 3)
     assert (claim.pinned, claim.suggested, claim.ignore_suggested) == ("n1/gpu-0", ("n1", "n2"), False)
-    assert (claim.lazy_preemption, claim.sharing) == (True, GpuPart(0.5, 0.25, 0.5, 0.1))
+    assert (claim.work, claim.lazy_preemption, claim.sharing) == (600.0, True, GpuPart(0.5, 0.25, 0.5, 0.1))
     assert claim.declared_at == service.arbiter.clock.now()
 
 
@@ -163,8 +164,9 @@ def test_only_a_registered_application_declares_jobs(service):
         ({"sharing": {**PART, "peak_probability": 2}}, "sharing.peak_probability", 2, "must be at most 1"),
         ({"gang": [{"pods": 1, "cells_each": 3}]}, "sharing", None, "must be left out where a pod of the gang has"),
         ({"gang": None}, "sharing", None, "must be left out where an alternative has several GPUs"),
+        ({"work": 0}, "work", 0, "must be above 0"),
         ({"weight": 2}, "weight", 2, "unknown key"),
-        ({f"key-{n}": n for n in range(40)}, "", None, "must have at most 32 keys, not 52"),
+        ({f"key-{n}": n for n in range(40)}, "", None, "must have at most 32 keys, not 53"),
     ],
     ids=lambda value: str(value)[:60] if isinstance(value, dict) else "",
 )

@@ -28,6 +28,7 @@ def job_of(job: wire.Job, user: str) -> Job:
         ignore_suggested=job.ignore_suggested_nodes,
         lazy_preemption=job.lazy_preemption,
         sharing=None if job.sharing is None else _part_of(job.sharing),
+        work=job.work,
     )
 
 
@@ -67,5 +68,6 @@ def _shown(job: Job, offset: float) -> wire.DeclaredJob:
             peak_memory=part.peak_memory,
             peak_probability=part.peak_probability,
         ),
+        work=job.work,
         declared_at=job.declared_at + offset,
     )

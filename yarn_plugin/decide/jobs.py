@@ -30,6 +30,7 @@ def claims_of(claim: Claim, jobs: Iterable[Job]) -> Iterator[Claim]:
             lazy_preemption=job.lazy_preemption,
             sharing=job.sharing,
             declared_at=job.declared_at,
+            work=job.work,
         )
 
 
