@@ -57,8 +57,8 @@ class _Part(Request):
 
 
 class Alternative(_Part):
-    """One way to run a job. `resources`: all that the job needs with it. `speed`: its work per second, if known, in a
-    unit of its own, such as iterations: only ratios between the alternatives of a job have a meaning."""
+    """One way to run a job. `resources`: all that the job needs with it. `speed`: its work per second with them, if
+    known, in a unit of the job's own, such as iterations."""
 
     resources: Annotated[DemandedAmounts, BeforeValidator(_check_keys), AfterValidator(_some)]
     speed: float | None = Field(default=None, gt=0, le=1e12)
