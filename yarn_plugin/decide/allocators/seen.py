@@ -1,0 +1,85 @@
+"""What an allocator sees: a plain value, which a test or a host can make too."""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from yarn_plugin.decide.allocators.cells import Cells
+from yarn_plugin.decide.allocators.happenings import ClaimKey
+from yarn_plugin.decide.allocators.plan import Holding
+from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.share import Claim, LeaseClass
+
+Phase = Literal["waiting", "held", "leaving"]
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """A lease. `phase`: it waits until its cells are vacated; it is held; or all of it is being vacated.
+
+    `key` to `note`: as it was placed, with the changes since. `placed_at`, `started_at` (None: it waits): seconds.
+    `leaving`: those of its cells that are revoked, to be vacated `by` then.
+    """
+
+    key: str
+    claim: ClaimKey
+    holdings: tuple[Holding, ...]
+    member: int = 0
+    alternative: int = 0
+    kind: LeaseClass = "guaranteed"
+    until: float | None = None
+    gang: str | None = None
+    replaces: str | None = None
+    note: str = ""
+    placed_at: float = 0.0
+    started_at: float | None = None
+    leaving: tuple[str, ...] = ()
+    by: float | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """Its phase; a lease of which some cells are revoked is held."""
+        if self.started_at is None:
+            return "waiting"
+        return "leaving" if len(self.leaving) == len(self.holdings) else "held"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its cells."""
+        return tuple([one.cell for one in self.holdings])
+
+    @property
+    def staying(self) -> tuple[Holding, ...]:
+        """What is not revoked."""
+        return tuple([one for one in self.holdings if one.cell not in self.leaving]) if self.leaving else self.holdings
+
+
+class Room(Protocol):
+    """What is free, leases that wait included as if they held their cells, and what is leaving as if it had left: what
+    a plan can place leases on now."""
+
+    @property
+    def free(self) -> Set[str]:
+        """The usable GPUs of which nothing is leased, neither they nor cells that contain them. It changes with the
+        leases: copy what is to be kept."""
+        ...
+
+    def left(self, cell: str) -> Resources:
+        """What can still be leased of a cell: nothing of one that is broken, or leased as a whole."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A pool at one moment, `at` seconds (the arbiter's time).
+
+    `seed`: for random choices. `cells`: of the pool, broken ones included, down to single GPUs. `claims`: those that
+    can hold leases, in order of arrival. `leases`: by key; those that have ended are not in it.
+    """
+
+    at: float
+    seed: int
+    cells: Cells
+    claims: Mapping[ClaimKey, Claim]
+    leases: Mapping[str, Leased]
+    room: Room = field(compare=False)
