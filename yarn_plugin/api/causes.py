@@ -122,6 +122,8 @@ def _happening(what: Happening) -> str:
             return f"{app} is YARN application {yarn_app}"
         case cause.AppRevised(app):
             return f"{app} changed its weight or demand"
+        case cause.JobsChanged(app):
+            return f"{app} changed its jobs"
         case cause.AppVacated(app):
             return f"{app} released the containers over its share"
         case cause.AppQuiet(app):

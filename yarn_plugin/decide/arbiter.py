@@ -10,6 +10,7 @@ from yarn_plugin.decide.events import (
     Configured,
     ContainersListed,
     Event,
+    JobsDeclared,
     LeavesSeen,
     Looked,
     ManagerReached,
@@ -125,7 +126,7 @@ def _request_pool(state: State, event: Event) -> str | None:
     match event:
         case Registered():
             return event.pool
-        case Revised(app) | Vacated(app) | AppSaid(app):
+        case Revised(app) | JobsDeclared(app) | Vacated(app) | AppSaid(app):
             home = home_of(state, app)
             return home.name if home is not None else None
     return None

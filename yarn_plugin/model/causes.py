@@ -47,6 +47,14 @@ class AppRevised:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsChanged:
+    """An application declared other jobs than before."""
+
+    app: str
+    kind: Literal["jobs-changed"] = "jobs-changed"
+
+
+@dataclass(frozen=True, slots=True)
 class AppVacated:
     """An application confirmed that it is within its share."""
 
@@ -199,6 +207,7 @@ Happening = (
     | AppMatched
     | AppQuiet
     | AppRevised
+    | JobsChanged
     | AppVacated
     | NodeLost
     | NodeJoined
