@@ -51,6 +51,8 @@ def text(why: Cause) -> str:
             | cause.BeyondLease()
             | cause.TooManyApps()
             | cause.BidSetAside()
+            | cause.Evicted()
+            | cause.CellsReconfigured()
         ):
             return _lease(why)
         case _:
@@ -90,6 +92,11 @@ def _lease(why: LeaseCause) -> str:
             return f"the bid of {app} was set aside, since the auction failed on it: {error}"
         case cause.PoolSuperseded(by):
             return f"another arbiter, {by}, controls the pool now"
+        case cause.Evicted(app, job, cluster, priority):
+            who = f"job {job} of {app}" if job else app
+            return f"{who} needs the cells: guaranteed work of virtual cluster {cluster}, priority {priority}"
+        case cause.CellsReconfigured():
+            return "the cells are no longer part of the configuration of virtual clusters"
         case _:
             assert_never(why)
 

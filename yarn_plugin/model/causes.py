@@ -392,6 +392,24 @@ class BidSetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class Evicted:
+    """A lease is revoked for a gang of `app` (its `job`) in this virtual cluster, with this priority there."""
+
+    app: str
+    job: str
+    virtual_cluster: str
+    priority: int
+    kind: Literal["evicted"] = "evicted"
+
+
+@dataclass(frozen=True, slots=True)
+class CellsReconfigured:
+    """A lease is revoked since the cells are no longer part of the configuration of virtual clusters."""
+
+    kind: Literal["cells-reconfigured"] = "cells-reconfigured"
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseRound:
     """A round in which GPUs were leased (Themis, thesis section 3.4.2.2).
 
@@ -514,6 +532,8 @@ LeaseCause = (
     | TooManyApps
     | BidSetAside
     | PoolSuperseded
+    | Evicted
+    | CellsReconfigured
 )
 """Why a lease was granted, revoked or ended."""
 
