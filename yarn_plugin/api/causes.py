@@ -51,6 +51,10 @@ def text(why: Cause) -> str:
             | cause.BeyondLease()
             | cause.TooManyApps()
             | cause.BidSetAside()
+            | cause.LeasePlaced()
+            | cause.LeaseDropped()
+            | cause.LeaseReplaced()
+            | cause.LeaseLapsed()
         ):
             return _lease(why)
         case _:
@@ -90,6 +94,15 @@ def _lease(why: LeaseCause) -> str:
             return f"the bid of {app} was set aside, since the auction failed on it: {error}"
         case cause.PoolSuperseded(by):
             return f"another arbiter, {by}, controls the pool now"
+        case cause.LeasePlaced(note, waited_s):
+            waited = f", after {waited_s:g} s of waiting for the former holders" if waited_s else ""
+            return f"{note or 'leased by the pool allocator'}{waited}"
+        case cause.LeaseDropped(note):
+            return note
+        case cause.LeaseReplaced():
+            return "another lease of the same application takes its place"
+        case cause.LeaseLapsed():
+            return "the lease ended and was not renewed"
         case _:
             assert_never(why)
 
