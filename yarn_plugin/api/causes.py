@@ -53,6 +53,10 @@ def text(why: Cause) -> str:
             | cause.BidSetAside()
             | cause.Evicted()
             | cause.CellsReconfigured()
+            | cause.LeasePlaced()
+            | cause.LeaseDropped()
+            | cause.LeaseReplaced()
+            | cause.LeaseLapsed()
         ):
             return _lease(why)
         case _:
@@ -97,6 +101,15 @@ def _lease(why: LeaseCause) -> str:
             return f"{who} needs the cells: guaranteed work of virtual cluster {cluster}, priority {priority}"
         case cause.CellsReconfigured():
             return "the cells are no longer part of the configuration of virtual clusters"
+        case cause.LeasePlaced(note, waited_s):
+            waited = f", after {waited_s:g} s of waiting for the former holders" if waited_s else ""
+            return f"{note or 'leased by the pool allocator'}{waited}"
+        case cause.LeaseDropped(note):
+            return note
+        case cause.LeaseReplaced():
+            return "another lease of the same application takes its place"
+        case cause.LeaseLapsed():
+            return "the lease ended and was not renewed"
         case _:
             assert_never(why)
 

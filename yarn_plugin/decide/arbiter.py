@@ -28,7 +28,7 @@ from yarn_plugin.decide.membership import home_of, is_quiet, pool_of, view_of
 from yarn_plugin.decide.observations import forget, learn
 from yarn_plugin.decide.policies import max_min, max_min_users
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
-from yarn_plugin.decide.pools import advance, lease, share
+from yarn_plugin.decide.pools import advance, lease, ledger, share
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Reconfigured, Restarted
 from yarn_plugin.decide.state import State
@@ -52,7 +52,7 @@ from yarn_plugin.model.causes import (
 from yarn_plugin.model.share import Pool
 
 BUILT_IN = Registry(
-    {kind.name: kind for kind in (share.KIND, lease.KIND)},
+    {kind.name: kind for kind in (share.KIND, lease.KIND, ledger.KIND)},
     {"max_min": max_min, "max_min_users": max_min_users},
     lease_policies=LEASE_POLICIES,
 )

@@ -521,6 +521,37 @@ class PoolSuperseded:
     kind: Literal["pool-superseded"] = "pool-superseded"
 
 
+@dataclass(frozen=True, slots=True)
+class LeasePlaced:
+    """An allocator leased cells to an application, and says why, if it does. `waited_s`: until they were vacated."""
+
+    note: str = ""
+    waited_s: float = 0.0
+    kind: Literal["lease-placed"] = "lease-placed"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDropped:
+    """An allocator took a lease back, and says why."""
+
+    note: str
+    kind: Literal["lease-dropped"] = "lease-dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReplaced:
+    """Another lease of the same application took the place of a lease."""
+
+    kind: Literal["lease-replaced"] = "lease-replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLapsed:
+    """A lease reached its end, and its allocator did not keep it."""
+
+    kind: Literal["lease-lapsed"] = "lease-lapsed"
+
+
 LeaseCause = (
     LeaseRound
     | LeaseWon
@@ -534,6 +565,10 @@ LeaseCause = (
     | PoolSuperseded
     | Evicted
     | CellsReconfigured
+    | LeasePlaced
+    | LeaseDropped
+    | LeaseReplaced
+    | LeaseLapsed
 )
 """Why a lease was granted, revoked or ended."""
 

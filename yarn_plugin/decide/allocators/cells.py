@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from yarn_plugin.decide.topology import NODE, RACK
 from yarn_plugin.model.gpus import GpuPlace
 from yarn_plugin.model.resources import GPU, GPU_MEMORY, GPU_MILLI, Resources, total_of
-from yarn_plugin.model.topology import Cell, Topology
+from yarn_plugin.model.topology import NODE, RACK, Cell, Topology
 
 GPU_LEVEL = "gpu"
 """The level of GPUs that the topology does not describe one by one."""
+
+_ONE = Resources.of({GPU: 1})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def _down_to_gpus(cell: Cell, inside: Mapping[str | None, list[Cell]], is_broken
     count = cell.capacity[GPU]
     if count and not any(part.capacity[GPU] for part in parts) and (count > 1 or cell.level == NODE):
         for ordinal in range(count):
-            yield Cell(f"{cell.id}/{ordinal}", GPU_LEVEL, cell.id, Resources.of({GPU: 1}), is_broken)
+            yield Cell(f"{cell.id}/{ordinal}", GPU_LEVEL, cell.id, _ONE, is_broken)
 
 
 def _indexed(topology: Topology, gpus: Mapping[str, GpuPlace]) -> Cells:

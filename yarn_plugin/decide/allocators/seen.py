@@ -1,6 +1,6 @@
 """What an allocator sees: a plain value, which a test or a host can make too."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -55,17 +55,23 @@ class Leased:
 
 
 class Room(Protocol):
-    """What is free, leases that wait included as if they held their cells, and what is leaving as if it had left: what
-    a plan can place leases on now."""
+    """What a plan can place leases on now: leases that wait count as if they held their cells, and what is being
+    vacated as if it had been. It changes with the leases."""
 
-    @property
-    def free(self) -> Set[str]:
-        """The usable GPUs of which nothing is leased, neither they nor cells that contain them. It changes with the
-        leases: copy what is to be kept."""
+    def is_free(self, gpu: str) -> bool:
+        """Whether nothing is leased of a usable GPU, nor a cell that contains it."""
+        ...
+
+    def free_in(self, cell: str | None = None) -> Iterator[str]:
+        """The free GPUs in a cell (None: in the pool), in the order of `Cells.gpus`."""
         ...
 
     def left(self, cell: str) -> Resources:
-        """What can still be leased of a cell: nothing of one that is broken, or leased as a whole."""
+        """What can still be leased of a cell: nothing of one that is broken, or in one that is leased as a whole."""
+        ...
+
+    def fits(self, holding: Holding) -> bool:
+        """Whether this can be leased now, alone."""
         ...
 
 
