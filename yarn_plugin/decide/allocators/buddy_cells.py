@@ -13,6 +13,7 @@ YARN's applications add:
 - A gang whose eviction is no longer needed is spared, if all of its pods still run.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
@@ -49,10 +50,12 @@ from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import reconfigur
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import CellsReconfigured, Evicted
 from yarn_plugin.model.journaled import Mutable, Tagged
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Claim, LeaseClass
+from yarn_plugin.validation import one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,21 @@ class BuddyCellsSettings:
     weights: Mapping[str, float] = field(default_factory=dict)
     promotes: bool = True
     retry_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            BadInputError: the cells are contradictory, the quotas cannot be served, or a value is out of range.
+        """
+        known = Cluster(self.cells).virtual
+        if self.default_cluster and self.default_cluster not in known:
+            raise BadInputError("default_cluster", self.default_cluster, one_of(known))
+        for tenant, weight in self.weights.items():
+            if not 0 < weight < math.inf:
+                raise BadInputError(f"weights.{tenant}", weight, "must be a number above 0")
+        if not 0 < self.retry_s < math.inf:
+            raise BadInputError("retry_s", self.retry_s, "must be a number of seconds above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,7 +433,7 @@ class _Deciding:
         gpu = self.gpus.get(leaf)
         if gpu is None or gpu in self._seen.cells.broken:
             return False
-        return gpu in self._seen.room.free or (leaf.holder is not None and leaf.holder.name in victims)
+        return self._seen.room.is_free(gpu) or (leaf.holder is not None and leaf.holder.name in victims)
 
     def _cancelled(self) -> list[str]:
         """The gangs that waited for leaves which another one has taken over."""
