@@ -6,38 +6,18 @@ from dataclasses import replace
 import pytest
 
 from tests.ledger_world import LedgerWorld, pool
+from tests.small_cells import HOSTS, spec
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.events import Configured, JobsDeclared, NodesChanged
 from yarn_plugin.decide.mechanisms.buddy_cells.errors import InfeasibleError
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
-from yarn_plugin.decide.mechanisms.buddy_cells.specification import (
-    CellType,
-    ClusterSpec,
-    PhysicalSpec,
-    Quota,
-    VirtualClusterSpec,
-)
 from yarn_plugin.decide.pools.commands import Downgrade, Grant, Revoke
 from yarn_plugin.model.causes import CellsReconfigured, Evicted
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Gang, Job, Pods
 
-NODES = tuple(Node(f"n{number}:8041", f"n{number}", Resources.of({GPU: 4, "vcores": 8})) for number in range(4))
-
-
-def spec(**clusters):
-    """Two racks of two nodes of two pairs of GPUs."""
-    types = {"rack": CellType("node", 2), "node": CellType("pair", 2, is_node=True), "pair": CellType("gpu", 2)}
-    racks = tuple(
-        PhysicalSpec("rack", children=(PhysicalSpec("", f"n{first}"), PhysicalSpec("", f"n{first + 1}")))
-        for first in (0, 2)
-    )
-    quotas = {
-        name: VirtualClusterSpec(tuple(Quota("rack", kind, number) for kind, number in cells.items()))
-        for name, cells in clusters.items()
-    }
-    return ClusterSpec(types, racks, quotas, {"gpu": ("rack",)})
+NODES = tuple(Node(f"{host}:8041", host, Resources.of({GPU: 4, "vcores": 8})) for host in HOSTS)
 
 
 HALVES = spec(prod={"rack": 1}, research={"node": 1, "pair": 2})
