@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
+from yarn_plugin.api import wire
+from yarn_plugin.api.jobs import TENANT
 from yarn_plugin.cells.file import read_cells
 from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.arbiter import BUILT_IN
@@ -219,7 +221,8 @@ class ArbiterConfig(Section):
     """The whole file.
 
     `watchdog_s`: the process exits after so many seconds without progress. `users`: for each user of the arbiter, the
-    YARN users that submit its applications; by default, the same name.
+    YARN users that submit its applications; by default, the same name. `tenants`: for each tenant, the users whose jobs
+    may name it; every user may name their own name.
     """
 
     RENAMED: ClassVar = {"watch": "poll"}
@@ -229,6 +232,7 @@ class ArbiterConfig(Section):
     limits: LimitsSection = LimitsSection()
     topology: TopologySection = TopologySection()
     users: dict[str, list[str]] = Field(default_factory=dict)
+    tenants: dict[Annotated[str, matching(TENANT, wire.USER_NAME)], list[str]] = Field(default_factory=dict)
     watchdog_s: Annotated[float, Field(ge=1, le=3600)] = 30.0
 
     @field_validator("pools")

@@ -107,11 +107,12 @@ class Job:
     lazy_preemption: bool = False
     sharing: GpuPart | None = None
     declared_at: float = 0.0
+    work: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A registered application. `demand` None: unlimited; where it has declared jobs, theirs counts instead.
+    """A registered application. `demand` None: unlimited; of jobs that it declared, each has its own or this one.
 
     `yarn_users`: the YARN users whose application in `queue` is taken for this one; None: any user.
     """
@@ -135,7 +136,7 @@ class Claim:
 
     What it asks for. `demand` None: unlimited; share policies read its first alternative only. `speeds`: its work per
     second with each alternative, None where that is not known, empty where none is; in a unit of its own, such as
-    iterations, so only ratios have a meaning. `tenant`: whose share it is part of; who that is says
+    iterations. `work`: how much there is to do, in that unit; None: not known. `tenant`: whose share it is part of; who that is says
     `decide.membership`. `virtual_cluster`: a path that begins with the tenant; empty: the
     tenant's own. `priority`: 0 to 1000 in its virtual cluster, larger is sooner; -1: opportunistic. `leaf_type`: the
     model of its GPUs, empty for any. `pinned`: the cell that it must be placed in. `suggested`: preferred nodes; others
@@ -175,6 +176,7 @@ class Claim:
     lazy_preemption: bool = False
     sharing: GpuPart | None = None
     declared_at: float | None = None
+    work: float | None = None
 
     @property
     def is_registered(self) -> bool:
