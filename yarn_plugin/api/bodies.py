@@ -109,7 +109,7 @@ class Messages:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._codec, self._allowed = cache(self._make_codec), cache(self._find_allowed)
+        self._codec, self._types = cache(self._make_codec), cache(self._find_types)
 
     def parse(self, pool: Pool | None, message: wire.Message) -> object:
         """The message as the type that the controller of this pool declares.
@@ -117,7 +117,8 @@ class Messages:
         Raises:
             Refused: 422, naming the field that the controller does not accept.
         """
-        allowed = self._allowed(pool.controller) if pool is not None else {}
+        messages = self._registry.messages(pool) if pool is not None else frozenset[str]()
+        allowed = self._types(messages)
         if pool is None or message.type not in allowed:
             expected = one_of(allowed) if allowed else "the pool's controller accepts no messages"
             raise Refused(422, "type", message.type, expected)
@@ -129,7 +130,7 @@ class Messages:
             raise Refused(422, unknown, None, f"unknown key; a message of type {message.type!r} has {shown}")
         for name, value in extra.items():
             _check_plain(name, value)
-        codec = self._codec(pool.controller)
+        codec = self._codec(messages)
         try:
             parsed = codec.read({**extra, "type": message.type})
             codec.check(parsed)
@@ -155,13 +156,13 @@ class Messages:
         except BadInputError as problem:
             raise Refused(422, problem.field, problem.value, problem.expected) from None
 
-    def _find_allowed(self, controller: str) -> dict[str, type]:
+    def _find_types(self, messages: frozenset[str]) -> dict[str, type]:
         tags = self._registry.tags()
-        return {tag: tags[tag] for tag in self._registry.kind(controller).messages}
+        return {tag: tags[tag] for tag in messages}
 
-    def _make_codec(self, controller: str) -> Codec:
+    def _make_codec(self, messages: frozenset[str]) -> Codec:
         # With the message types alone: a nested value must not become a controller's state, or another pool's type.
-        return Codec(self._allowed(controller), unknown_fields="forbid")
+        return Codec(self._types(messages), unknown_fields="forbid")
 
 
 def _is_unicode(value: object) -> bool:

@@ -392,6 +392,24 @@ class BidSetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class Evicted:
+    """A lease is revoked for a gang of `app` (its `job`) in this virtual cluster, with this priority there."""
+
+    app: str
+    job: str
+    virtual_cluster: str
+    priority: int
+    kind: Literal["evicted"] = "evicted"
+
+
+@dataclass(frozen=True, slots=True)
+class CellsReconfigured:
+    """A lease is revoked since the cells are no longer part of the configuration of virtual clusters."""
+
+    kind: Literal["cells-reconfigured"] = "cells-reconfigured"
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseRound:
     """A round in which GPUs were leased (Themis, thesis section 3.4.2.2).
 
@@ -503,6 +521,37 @@ class PoolSuperseded:
     kind: Literal["pool-superseded"] = "pool-superseded"
 
 
+@dataclass(frozen=True, slots=True)
+class LeasePlaced:
+    """An allocator leased cells to an application, and says why, if it does. `waited_s`: until they were vacated."""
+
+    note: str = ""
+    waited_s: float = 0.0
+    kind: Literal["lease-placed"] = "lease-placed"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDropped:
+    """An allocator took a lease back, and says why."""
+
+    note: str
+    kind: Literal["lease-dropped"] = "lease-dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReplaced:
+    """Another lease of the same application took the place of a lease."""
+
+    kind: Literal["lease-replaced"] = "lease-replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLapsed:
+    """A lease reached its end, and its allocator did not keep it."""
+
+    kind: Literal["lease-lapsed"] = "lease-lapsed"
+
+
 LeaseCause = (
     LeaseRound
     | LeaseWon
@@ -514,6 +563,12 @@ LeaseCause = (
     | TooManyApps
     | BidSetAside
     | PoolSuperseded
+    | Evicted
+    | CellsReconfigured
+    | LeasePlaced
+    | LeaseDropped
+    | LeaseReplaced
+    | LeaseLapsed
 )
 """Why a lease was granted, revoked or ended."""
 
