@@ -89,6 +89,7 @@ class ArbiterProcess(Loop):
             self._give_up()
             return
         checks.after_restart(self)
+        self.ledger.process_began(self.intake.state, self.intake._execution.at)
         self.state = self.intake.state
         self.streams = Streams(self, codec=CODEC)
         self._claim()
@@ -96,8 +97,6 @@ class ArbiterProcess(Loop):
     def ended(self):
         for channel in self._channels:
             channel.close()
-        if self.intake is not None:
-            self.ledger.process_ended()
         super().ended()
         self.world.at(self.world.now + self.world.draws("restart").uniform(0.5, 12.0), lambda at: self.start())
 

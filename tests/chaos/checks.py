@@ -54,7 +54,7 @@ def after_decision(process, before, decided):
     state, world = process.intake.state, process.world
     process.live = decided.seq, state
     replay = process.disk.replay
-    if replay.seq == decided.seq and replay.undecided is None:
+    if replay is not None and replay.seq == decided.seq and replay.undecided is None:
         require(replay.state == state, "a replay has another state than the live process")
         if world.is_sampled():
             require(process.codec.dump(replay.state) == process.codec.dump(state), "a replayed state differs in a byte")
@@ -149,8 +149,14 @@ class Ledger:
         self.foreign_s = 0.0
         self.attained, self.counted_at = {}, None
 
-    def process_ended(self):
-        self.foreign_s = 0.0
+    def process_began(self, state, at):
+        """Another process goes on from this state."""
+        self.foreign_s, self.counted_at, held = 0.0, at, lease_state(state)
+        self.attained = {}
+        for app, member in held.members.items() if held is not None else ():
+            mine = [one for one in held.leases.values() if one.lease.app == app and one.started_at is not None]
+            since = at if member.attained_at is None else member.attained_at
+            self.attained[app] = member.attained_gpu_s + sum(len(one.gpus) for one in mine) * (at - since)
 
     def take(self, before, decided):
         world, settings, was = self.process.world, self.process.world.settings, lease_state(before)
@@ -273,6 +279,7 @@ class Ledger:
         for one in held.leases.values():
             if one.started_at is not None:
                 gpus[one.lease.app] += len(one.gpus)
+        self.attained = {app: gpu_s for app, gpu_s in self.attained.items() if app in held.members}
         for app, member in held.members.items():
             since = at if member.attained_at is None else member.attained_at
             told, counted = member.attained_gpu_s + gpus[app] * (at - since), self.attained.get(app, 0.0)
@@ -315,10 +322,8 @@ def after_agent_restart(search):
 
 
 def after_agent_decision(search, decided):
-    state, replay = search.intake.state, search.disk.replay
+    state = search.intake.state
     search.live = decided.seq, state
-    if replay.seq == decided.seq and replay.undecided is None:
-        require(replay.state == state, "a replay has another state than the live agent")
     used = Counter(cell for _, attempt in state.attempts for cell in attempt.cells) if state is not None else Counter()
     require(max(used.values(), default=0) <= 1, "two trials have one GPU")
 

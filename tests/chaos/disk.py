@@ -1,10 +1,9 @@
-"""Journals on a disk that is full, or that loses what was not synced; each is replayed as it is written."""
+"""Journals on a disk that is full, or that loses what was not synced; they may be replayed as they are written."""
 
 import json
 
 from tests.chaos.checks import require
 from yarn_plugin.journal.records import JournalUnavailableError, encode
-from yarn_plugin.journal.replay import Replay
 
 DURABLE, LATER = "durable", "later"
 
@@ -12,27 +11,29 @@ DURABLE, LATER = "durable", "later"
 class Disk:
     """The records of one journal, which outlive the process. `synced`: how many of them survive a loss of power.
 
-    `before`, `after`: called around each append with its kind; they may kill the process.
+    `replay`: of the records as they are written, if `make_replay` makes one. `before`, `after`: called around each append with its kind; they may kill the process.
     """
 
-    def __init__(self, make_replay):
+    def __init__(self, make_replay=None):
         self.lines, self.synced, self.is_full = [], 0, False
         self.before = self.after = lambda kind: None
         self._make_replay = make_replay
-        self.replay = make_replay()
+        self.replay = make_replay() if make_replay is not None else None
 
     def lose_power(self, draws):
         """Drop records that were not synced, from one of them on; whether the journal was cut back."""
         kept = draws.randint(self.synced, len(self.lines))
         is_cut = kept < len(self.lines)
         del self.lines[kept:]
-        if is_cut:
+        if is_cut and self.replay is not None:
             self.replay = self._make_replay()
             self.replay.take_all(map(_record, self.lines))
         return is_cut
 
     def follow(self, lines):
         """Replay what was written."""
+        if self.replay is None:
+            return
         self.replay.take_all(map(_record, lines))
         require(self.replay.different == 0, "a replay decides otherwise than the live process did")
 
@@ -74,6 +75,3 @@ class DiskRecords:
 def _record(line):
     return json.loads(line.partition(b" ")[2])
 
-
-def new_replay(machine, tags):
-    return Replay(machine, tags)

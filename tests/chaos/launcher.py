@@ -14,7 +14,7 @@ class LauncherProcess(Process):
         super().__init__(search.world, f"{search.name}/{launcher.trial}.{launcher.epoch}.{launcher.number}")
         self.search, self.application, self.container, self.launcher = search, application, container, launcher
         self.unheard, self.number, self.heard_at = [], 0, 0.0
-        self.stop_at = None
+        self.stop_at, self.is_profiled = None, False
         self.is_stubborn = self.world.draws("launcher").random() < 0.15
         search.said[launcher] = []
 
@@ -43,8 +43,10 @@ class LauncherProcess(Process):
             return
         self.step += 1
         self._say(events.Reported(one.trial, one.epoch, float(self.step), 1.0 / (self.step + int(one.trial[-2:]) + 1)))
-        self._say(events.Profiled(one.trial, one.epoch, step_s))
-        if self.step % 2 == 0:
+        if not self.is_profiled:
+            self.is_profiled = True
+            self._say(events.Profiled(one.trial, one.epoch, step_s))
+        if self.step % 3 == 0:
             self._save()
         if self.step >= self.search.settings.max_steps:
             self._save()

@@ -27,7 +27,6 @@ from themis_agent.yarn.outbox import Outbox
 from yarn_plugin.journal.durable import Durable
 from yarn_plugin.journal.intake import Intake
 from yarn_plugin.journal.records import JournalUnavailableError
-from yarn_plugin.journal.replay import Replay
 from yarn_plugin.model.auction import Release as ReleaseMessage
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Demand
@@ -376,6 +375,3 @@ def _message(command):
         case ReleaseGpus(lease, cells):
             return ReleaseMessage(lease, cells)
 
-
-def new_replay():
-    return Replay(MACHINE, TAGS)
