@@ -123,7 +123,7 @@ class ArbiterProcess(Loop):
                 self._give_up()
                 return
             mine = Owner(self.name, self.url, 1 + (found.epoch if found is not None else 0))
-            self.later(draws.choice((0.01, 0.05, 0.3)), partial(write, mine))
+            self.later(draws.choice((0.02, 0.3, 2.0)), partial(write, mine))
 
         def write(mine):
             if yarn.away:
@@ -146,8 +146,13 @@ class ArbiterProcess(Loop):
         self.later(draws.uniform(0.01, 0.1), read)
 
     def _serve(self):
+        self.post(Configured(self.pools, RECONCILE_S), self._configured)
+
+    def _configured(self, decision):
+        if decision is None:
+            self._give_up()
+            return
         self.serving = True
-        self.post(Configured(self.pools, RECONCILE_S))
         self.later(0.1, self._poll)
         self.later(CHECK_OWNER, self._check_owner)
 

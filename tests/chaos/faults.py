@@ -64,24 +64,21 @@ LINES = ("before journal", "after journal", "before commands", "between commands
 
 
 @dataclass
-class Crash:
-    """The process is to be killed at a line, once it is in a state. `does`: called instead of a kill."""
+class Armed:
+    """What happens to a process at a line, once it is in a state. `is_impatient`: in whatever state."""
 
     where: str
     state: str
-    does: object = None
+    does: object
     is_impatient: bool = False
 
     def is_due(self, process, where, what):
-        if where != self.where or not (self.is_impatient or STATES[self.state](process, what)):
-            return False
-        process.crash = None
-        if self.does is not None:
-            self.does()
-            return False
+        return where == self.where and (self.is_impatient or STATES[self.state](process, what))
+
+    def kill(self, process):
         process.crashed_granting = self.state == "granting" and not self.is_impatient
-        process.world.note(process, "killed", f"{where}, {self.state}")
-        return True
+        process.world.note(process, "killed", f"{self.where}, {self.state}")
+        raise Killed
 
 
 class Faults:
@@ -96,7 +93,8 @@ class Faults:
         """Draw the faults of a run: at least 8, of at least 4 kinds."""
         draws = self.draws
         names = list(KINDS)
-        chosen = draws.sample(names, 5) + [draws.choice(names) for _ in range(draws.randint(4, 8))]
+        often = [*names, *["kill_arbiter", "take_over", "lose_node", "kill_arbiter"]]
+        chosen = draws.sample(names, 5) + [draws.choice(often) for _ in range(draws.randint(5, 9))]
         for name in chosen:
             self.world.at(draws.uniform(8.0, until), lambda at, name=name: self._begin(name))
 
@@ -117,7 +115,7 @@ class Faults:
         for heal in self.heals:
             heal()
         for process in (*self.world.arbiters, *self.world.searches):
-            process.crash = None
+            process.armed.clear()
 
     def later(self, seconds, heal):
         done = []
@@ -140,10 +138,12 @@ class Faults:
         found = [one for one in self.world.searches if one.alive]
         return self.draws.choice(found) if found else None
 
-    def _armed(self, process, crash):
-        """Arm a crash; it happens without its state when that does not come."""
-        process.crash = crash
-        self.world.at(self.world.now + PATIENCE_S, lambda at: setattr(crash, "is_impatient", True))
+    def arm(self, process, where, state, does=None):
+        """It happens without its state when that does not come."""
+        armed = Armed(where, state, does)
+        armed.does = does or armed.kill
+        process.armed.append(armed)
+        self.world.at(self.world.now + PATIENCE_S, lambda at: setattr(armed, "is_impatient", True))
 
 
 def kill_arbiter(faults):
@@ -153,7 +153,7 @@ def kill_arbiter(faults):
     state = draws.choice(list(STATES))
     where = draws.choice(LINES[2:] if state in ("granting", "revoking") else LINES)
     process.loses_power = draws.random() < 0.4
-    faults._armed(process, Crash(where, state))
+    faults.arm(process, where, state)
     faults.happened("kill arbiter", process, f"{where}, {state}")
     return lambda: None
 
@@ -163,12 +163,9 @@ def kill_agent(faults):
     if process is None:
         return None
     process.loses_power = draws.random() < 0.4
-    faults._armed(process, Crash(draws.choice(LINES), "agent"))
+    faults.arm(process, draws.choice(LINES), "any")
     faults.happened("kill agent", process)
     return lambda: None
-
-
-STATES["agent"] = _any
 
 
 def pause_arbiter(faults):
@@ -203,39 +200,53 @@ def full_disk(faults):
 
 
 def clock_jumps(faults):
-    process = faults.draws.choice([*faults.world.arbiters, *faults.world.searches])
-    seconds = faults.draws.choice((-3000.0, -60.0, -10.0, 10.0, 60.0, 3000.0))
-    states = [lease_state(one.intake.state) for one in faults.world.arbiters if one.alive and one.intake is not None]
-    in_grace = any(one.leaving for held in states if held is not None for one in held.leases.values())
-    faults.world.sometimes(seconds < 0 and in_grace, "clock back during grace")
-    process.offset += seconds
+    """The clock of a machine is set; back, mostly while GPUs are handed over."""
+    draws, owner = faults.draws, faults.world.owner()
+    seconds = draws.choice((-3000.0, -60.0, -10.0, 10.0, 60.0, 3000.0))
+    process = draws.choice([*faults.world.arbiters, *faults.world.searches])
+
+    def jump(process):
+        faults.world.note(process, "clock is set", f"{seconds:+.0f} s")
+        states = [lease_state(one.intake.state) for one in faults.world.arbiters if one.alive and one.intake is not None]
+        in_grace = any(one.leaving for held in states if held is not None for one in held.leases.values())
+        faults.world.sometimes(seconds < 0 and in_grace, "clock back during grace")
+        process.offset += seconds
+
     faults.happened("clock jumps", process, f"{seconds:+.0f} s")
+    if seconds < 0 and owner is not None and owner.alive:
+        faults.arm(owner, "before commands", "handing over", jump)
+    else:
+        jump(process)
     return lambda: None
 
 
 def lose_node(faults):
-    yarn, draws = faults.world.yarn, faults.draws
-    found = sorted(name for name in yarn.up if not name.startswith("masters"))
+    """A node is lost, mostly while it is offered, and returns."""
+    world, draws = faults.world, faults.draws
+    found = sorted(name for name in world.yarn.up if not name.startswith("masters"))
     if not found:
         return None
-    name = draws.choice(found)
-    process = faults.world.owner()
+    name, owner = draws.choice(found), world.owner()
 
-    def lose():
-        if name in yarn.up:
-            faults.world.note(faults.world, "node lost", name)
-            yarn.lose_node(name)
-            faults.world.at(faults.world.now + draws.uniform(0.5, 40.0), lambda at: back())
+    def lose(process=None):
+        if name in world.yarn.up:
+            world.note(world, "node lost", name)
+            world.yarn.lose_node(name)
+            world.at(world.now + draws.uniform(0.5, 40.0), back)
 
-    def back():
-        if name not in yarn.up:
-            faults.world.note(faults.world, "node is back", name)
-            yarn.up.add(name)
+    def lose_offered(process):
+        # A bidder does not answer meanwhile.
+        lose()
+        _pause(faults, faults.search(), "pause agent")
 
-    faults.happened("lose node", faults.world, name)
-    if process is not None and process.alive and process.crash is None and draws.random() < 0.5:
-        # While it is offered.
-        process.crash = Crash("before commands", draws.choice(("offering", "solving", "handing over")), lose)
+    def back(at=0.0):
+        if name not in world.yarn.up:
+            world.note(world, "node is back", name)
+            world.yarn.up.add(name)
+
+    faults.happened("lose node", world, name)
+    if owner is not None and owner.alive and draws.random() < 0.7:
+        faults.arm(owner, "before commands", draws.choice(("offering", "offering", "handing over")), lose_offered)
     else:
         lose()
     return back
@@ -304,12 +315,10 @@ def take_over(faults):
         return None
     (other,) = [one for one in world.arbiters if one is not owner]
     how, state = draws.choice(("pause", "cut", "kill")), draws.choice(("granting", "solving", "handing over", "any"))
-    pair, seconds = (owner.name, other.name), draws.uniform(5.0, 40.0)
+    pair, seconds = (owner.name, other.name), draws.choice((2.5, 5.0, 20.0, 40.0))
     faults.happened("take over", owner, f"{how}, {state}")
 
-    def begin():
-        if world.is_quiet:
-            return
+    def begin(process):
         world.note(owner, "is taken over", how)
         if how == "cut":
             world.network.cut.add(pair)
@@ -324,8 +333,7 @@ def take_over(faults):
             owner.wanted = draws.random() < 0.5
             raise Killed
 
-    if owner.crash is None:
-        owner.crash = Crash("before commands", state, begin)
+    faults.arm(owner, "before commands", state, begin)
     return lambda: world.network.cut.discard(pair)
 
 

@@ -21,7 +21,7 @@ from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.model.share import Pool
 
-FAULTS_S = 160.0
+FAULTS_S = 110.0
 """How long faults begin."""
 
 QUIET_S = 1500.0
@@ -149,7 +149,7 @@ class World:
         for number in range(draws.randint(2, 4)):
             self.at(5.0 if not number else draws.uniform(5.0, 0.6 * FAULTS_S), self._arrive)
         self.faults.plan(FAULTS_S)
-        self.at(FAULTS_S + 30.0, lambda at: self._calm())
+        self.at(FAULTS_S + 20.0, lambda at: self._calm())
         self.at(0.5, self._allocate)
         self.at(1.0, self._tick)
         while not self._is_over():
