@@ -53,7 +53,9 @@ def main():
         print(f"{count:6} seeds reach: {name}")
     missing = [name for name, count in reached.items() if not count]
     cpu_s = time.process_time() - begun
-    print(f"{len(options.seeds)} seeds, {steps} steps, {failed} failed; traces {digest.hexdigest()[:16]}; {cpu_s:.0f} s of CPU")
+    print(
+        f"{len(options.seeds)} seeds, {steps} steps, {failed} failed; traces {digest.hexdigest()[:16]}; {cpu_s:.0f} s of CPU"
+    )
     for name in missing:
         print(f"never reached: {name}")
     return 1 if failed or missing else 0

@@ -18,8 +18,8 @@ from yarn_plugin.decide.commands import (
     WriteWeights,
 )
 from yarn_plugin.decide.events import (
-    AppsChanged,
     AppSaid,
+    AppsChanged,
     Configured,
     ContainersListed,
     ContainersSignalled,
@@ -119,7 +119,12 @@ class ArbiterProcess(Loop):
                 return
             found = yarn.owner()
             other = self.world.arbiter_at(found.url) if found is not None and found.id != self.name else None
-            if other is not None and other.alive and not other.paused and self.world.network.reaches(self.name, other.name):
+            if (
+                other is not None
+                and other.alive
+                and not other.paused
+                and self.world.network.reaches(self.name, other.name)
+            ):
                 self._give_up()
                 return
             mine = Owner(self.name, self.url, 1 + (found.epoch if found is not None else 0))

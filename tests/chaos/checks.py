@@ -1,5 +1,6 @@
 """What must hold after every step, whatever has failed."""
 
+import math
 from collections import Counter
 
 from yarn_plugin.decide.commands import ListContainers, PoolStopped, RecordRound, SendToApp, SignalContainers
@@ -85,6 +86,11 @@ def _check_leases(state, held):
     for gpu in started.keys() & promised.keys():
         holder = next(one for one in held.leases.values() if one.started_at is not None and gpu in one.gpus)
         require(gpu in holder.leaving, f"{gpu} is promised while its lease goes on")
+    if settings.max_gpus_per_user is not None:
+        of_user = Counter()
+        for one in held.leases.values():
+            of_user[held.members[one.lease.app].user] += len(one.staying)
+        require(max(of_user.values(), default=0) <= settings.max_gpus_per_user, "a user leases more than it may")
     if settings.max_apps is not None:
         require(sum(not one.waits for one in held.members.values()) <= settings.max_apps, "too many take part")
 
@@ -146,33 +152,39 @@ class Ledger:
 
     def __init__(self, process):
         self.process, self.by, self.revoked_at, self.listed_at = process, {}, {}, {}
-        self.foreign_s = 0.0
+        self.foreign_s, self.unused_s = 0.0, {}
         self.attained, self.counted_at = {}, None
+        self.area, self.area_at, self.active, self.arrived = 0.0, None, 0, {}
 
     def process_began(self, state, at):
         """Another process goes on from this state."""
         self.foreign_s, self.counted_at, held = 0.0, at, lease_state(state)
-        self.attained = {}
+        self.attained, self.area_at = {}, None
+        # What those have had that arrived before is not known here.
+        self.arrived = dict.fromkeys(held.members) if held is not None else {}
         for app, member in held.members.items() if held is not None else ():
             mine = [one for one in held.leases.values() if one.lease.app == app and one.started_at is not None]
             since = at if member.attained_at is None else member.attained_at
             self.attained[app] = member.attained_gpu_s + sum(len(one.gpus) for one in mine) * (at - since)
 
     def take(self, before, decided):
-        world, settings, was = self.process.world, self.process.world.settings, lease_state(before)
+        world, was = self.process.world, lease_state(before)
         if isinstance(decided.event, ContainersListed):
             self.listed_at[decided.event.app] = world.now
         state = self.process.intake.state
+        if lease_state(state) is not None:
+            self._count_members(lease_state(state), decided.at)
         for message in messages(decided, Grant, Renew, Revoke, LeaseEnded, Ask, Offer):
             match message:
-                case Ask():
+                case Ask() if not isinstance(decided.event, Configured):
                     require(state.manager_error is None, "a round opens while the ResourceManager does not answer")
-                    require(message.question.contention >= 1.0, "contention is below 1")
+                    self._check_question(message, decided, state)
                 case Offer() if not isinstance(decided.event, Configured):
                     self._check_offer(message, decided)
-                case Grant(_, app, leases):
+                case Grant(_, app, leases, cause):
+                    require(cause.gpus == sum(len(one.holdings) for one in leases), "a grant has another cause")
                     for one in leases:
-                        self._check_end(one.until, decided)
+                        self._check_end(one.until, decided, cause.waited_s)
                 case Renew(_, app, lease, until):
                     self._check_end(until, decided)
                 case Revoke(_, app, lease, by, _, cells):
@@ -189,7 +201,50 @@ class Ledger:
                     require(total <= cause.gpus, "a round gives more GPUs than it offers")
                 case SignalContainers():
                     self._check_signal(command, decided, state)
-        self._check_attained(was, lease_state(state), decided.at, settings)
+        held = lease_state(state)
+        if held is not None:
+            self._check_attained(was, held, decided.at)
+            if was is not None and held.round is not was.round:
+                self._check_round(held, decided)
+
+    def _check_question(self, message, decided, state):
+        held, question, settings = lease_state(state), message.question, self.process.world.settings
+        running = state.cluster.apps.get(state.yarn_apps.get(message.app, ""))
+        require(running is not None, f"{message.app} is asked, and YARN does not know it")
+        require(message.answer_by == decided.at + settings.estimate_s, "not the time to estimate")
+        staying = [gpu for one in held.leases.values() if one.lease.app == message.app and one.started_at is not None
+                   for gpu in one.staying]  # fmt: skip
+        require(sum(count for _, count in question.held) == len(staying), "a question has another number of held GPUs")
+        usable = inventory(state.cells or Topology(), settings).places
+        require(question.cluster_gpus == len(usable), "a question has another size of the pool")
+        if settings.entitlement == "application" and self.arrived.get(message.app) is not None:
+            arrived_at, area = self.arrived[message.app]
+            lived = decided.at - arrived_at
+            expected = max((self.area - area) / lived, 1.0) if lived > 1.0 else question.contention
+            require(abs(question.contention - expected) <= 0.01 + 0.05 * expected,
+                    f"contention is {expected:.3f}, not {question.contention:.3f}")  # fmt: skip
+
+    def _count_members(self, held, at):
+        """The integral of the number of members that take part, counted anew."""
+        if self.area_at is not None:
+            self.area += self.active * (at - self.area_at)
+        self.area_at = at
+        self.arrived = {app: since for app, since in self.arrived.items() if app in held.members}
+        for app in held.members:
+            self.arrived.setdefault(app, (at, self.area))
+        self.active = sum(not one.waits for one in held.members.values())
+
+    def _check_round(self, held, decided):
+        """Who is offered GPUs: the worst, as many as `f` says."""
+        now, settings = held.round, self.process.world.settings
+        if now is None or now.phase != "offered" or settings.entitlement != "application":
+            return
+        ranked = [app for app, _ in now.rhos]
+        count = max(1, math.ceil((1 - settings.f) * len(ranked) - 1e-9))
+        require(list(now.bidders) == ranked[:count], "others are offered GPUs than the worst")
+        known = [(rho is not None, -(rho or 0.0)) for app, rho in now.rhos if held.members[app].estimated_in is not None
+                 ] if all(app in held.members for app in ranked) else []  # fmt: skip
+        require(known == sorted(known), "applications are not ranked by their rho")
 
     def _check_offer(self, message, decided):
         """What is offered is free, or of leases that end."""
@@ -199,25 +254,21 @@ class Ledger:
             return
         offered = {gpu for gpus in now.offer.values() for gpu in gpus}
         going_on = {
-            gpu
-            for one in held.leases.values()
-            for gpu in (one.gpus if one.lease.id not in now.ending else one.leaving)
+            gpu for one in held.leases.values() for gpu in (one.gpus if one.lease.id not in now.ending else one.leaving)
         }
         require(not offered & going_on, "a GPU is offered whose lease goes on")
         count = sum(slot.gpus for machine in message.offer.machines for slot in machine.slots)
         require(count == len(offered), "an offer has another number of GPUs than are offered")
         require(message.bid_by >= decided.at + self.process.world.settings.bid_s - 1e-6, "no time to bid")
 
-    def _check_end(self, until, decided):
+    def _check_end(self, until, decided, waited_s=0.0):
         settings = self.process.world.settings
         grid = settings.lease_s / 10 if settings.grid_s is None else settings.grid_s
         late = settings.grace_s / 2
-        is_right = settings.lease_s - late - 1e-6 <= until - decided.at <= settings.lease_s + grid + 1e-6
-        require(is_right or until > decided.at - SLACK_S and self.is_waiting_over(until, decided), "a lease has another length")
-
-    def is_waiting_over(self, until, decided):
-        """Whether a lease began late since its GPUs had to be vacated: it may have less time left."""
-        return until - decided.at < self.process.world.settings.lease_s
+        least = settings.lease_s - late - waited_s
+        require(least - 1e-6 <= until - decided.at <= settings.lease_s + grid + 1e-6, "a lease has another length")
+        parts = until / grid if grid else 0.0
+        require(abs(parts - round(parts)) < 1e-6, "a lease ends off the grid")
 
     def _check_revoke(self, lease, by, decided):
         settings = self.process.world.settings
@@ -263,11 +314,13 @@ class Ledger:
                 left[host] += gpus
         for host, gpus in largest.items():
             require(used[host] > leased[host], f"containers on {host} are ended within their leases")
-            require(left[host] + gpus > leased[host], f"more containers on {host} are ended than are beyond their leases")
+            require(
+                left[host] + gpus > leased[host], f"more containers on {host} are ended than are beyond their leases"
+            )
 
-    def _check_attained(self, was, held, at, settings):
+    def _check_attained(self, was, held, at):
         """GPU seconds of each application, counted anew."""
-        if was is None or held is None:
+        if was is None:
             return
         passed = 0.0 if self.counted_at is None else at - self.counted_at
         self.counted_at = at
@@ -283,13 +336,15 @@ class Ledger:
         for app, member in held.members.items():
             since = at if member.attained_at is None else member.attained_at
             told, counted = member.attained_gpu_s + gpus[app] * (at - since), self.attained.get(app, 0.0)
-            require(abs(told - counted) <= 1e-3 + 0.02 * counted, f"{app} has attained {counted:.3f} GPU s, not {told:.3f}")
+            require(
+                abs(told - counted) <= 1e-3 + 0.02 * counted, f"{app} has attained {counted:.3f} GPU s, not {told:.3f}"
+            )
 
     def tick(self, passed):
         """Once a second: who works beyond a lease, and whether a superseded arbiter stands down."""
         process, world = self.process, self.process.world
         if not process.is_healthy():
-            self.foreign_s = 0.0
+            self.foreign_s, self.unused_s = 0.0, {}
             return
         held = lease_state(process.intake.state)
         if world.owner() is not process:
@@ -308,6 +363,18 @@ class Ledger:
             mine = cells.get(names.get(one.app), set()) if one.arbiter == process.name else set()
             one.beyond_s = 0.0 if set(one.cells) <= mine else one.beyond_s + passed
             require(one.beyond_s <= allowed_s, f"{one.id} works beyond its lease for {one.beyond_s:.0f} s")
+        self._check_unused(held, passed)
+
+    def _check_unused(self, held, passed):
+        """GPUs that nothing runs on come back."""
+        process, world = self.process, self.process.world
+        used, unused = {cell for one in world.yarn.running() for cell in one.cells}, {}
+        for one in held.leases.values() if held is not None else ():
+            if one.started_at is not None and not one.leaving and not used & set(one.gpus):
+                unused[one.lease.id] = self.unused_s.get(one.lease.id, 0.0) + passed
+        self.unused_s = unused
+        allowed_s = 3 * world.settings.place_within_s + process.reconcile_s + SLACK_S
+        require(max(unused.values(), default=0.0) <= allowed_s, "GPUs stay leased that nothing runs on")
 
 
 # The agent.

@@ -74,4 +74,3 @@ class DiskRecords:
 
 def _record(line):
     return json.loads(line.partition(b" ")[2])
-

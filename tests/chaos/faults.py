@@ -207,7 +207,9 @@ def clock_jumps(faults):
 
     def jump(process):
         faults.world.note(process, "clock is set", f"{seconds:+.0f} s")
-        states = [lease_state(one.intake.state) for one in faults.world.arbiters if one.alive and one.intake is not None]
+        states = [
+            lease_state(one.intake.state) for one in faults.world.arbiters if one.alive and one.intake is not None
+        ]
         in_grace = any(one.leaving for held in states if held is not None for one in held.leases.values())
         faults.world.sometimes(seconds < 0 and in_grace, "clock back during grace")
         process.offset += seconds

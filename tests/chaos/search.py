@@ -56,7 +56,9 @@ class Search(Loop):
         self.application = f"application_{self.submissions}_{self.name.removeprefix('search-'):0>4}"
         self.world.yarn.submit(self.application, self.user)
         self.world.note(self, "submits", f"{self.application} to {arbiter.name}")
-        self.world.at(self.world.now + self.world.draws("am").uniform(0.2, 3.0), partial(self._start_master, self.application))
+        self.world.at(
+            self.world.now + self.world.draws("am").uniform(0.2, 3.0), partial(self._start_master, self.application)
+        )
         self._register(self.application)
 
     def move_to(self, arbiter):
@@ -73,7 +75,9 @@ class Search(Loop):
         def again(at=0.0):
             if self.application != application or self.is_over:
                 return
-            self.world.users.call(self.arbiter, "register", values, registered, lambda: self.world.at(self.world.now + 1.0, again))
+            self.world.users.call(
+                self.arbiter, "register", values, registered, lambda: self.world.at(self.world.now + 1.0, again)
+            )
 
         def registered(name):
             if self.application == application and name:
@@ -133,7 +137,11 @@ class Search(Loop):
             for one in (Launcher(trial.id, attempt.epoch, number),)
         }
         running = tuple(events.Running(one.trial, one.epoch, one.number) for one in launchers)
-        self.post(events.Restarted(running, registered_as=self.registered_as, reopens=self.registered_as != state.registered_as))
+        self.post(
+            events.Restarted(
+                running, registered_as=self.registered_as, reopens=self.registered_as != state.registered_as
+            )
+        )
         self._do(self.containers.adopt(launchers, list(self.known)))
 
     def ended(self):
@@ -202,7 +210,9 @@ class Search(Loop):
                 for number, place in enumerate(command.places):
                     launcher = Launcher(command.trial, command.epoch, number)
                     self.notes[launcher, "cells"] = place.cells
-                    self._do(self.containers.want(launcher, place.host or place.machine, len(place.cells), self.world.now))
+                    self._do(
+                        self.containers.want(launcher, place.host or place.machine, len(place.cells), self.world.now)
+                    )
             case StopTrial():
                 self._do(self.containers.give_up(command.trial, command.epoch))
             case KillTrial():
@@ -374,4 +384,3 @@ def _message(command):
             return bid
         case ReleaseGpus(lease, cells):
             return ReleaseMessage(lease, cells)
-

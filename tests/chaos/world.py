@@ -21,7 +21,7 @@ from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.model.share import Pool
 
-FAULTS_S = 110.0
+FAULTS_S = 80.0
 """How long faults begin."""
 
 QUIET_S = 1500.0
@@ -54,9 +54,7 @@ class Users(Process):
     """Those who submit searches: never away, and they repeat what fails."""
 
     def call(self, server, request, values, on_answer, on_failure):
-        self.world.network.call(
-            self, server, lambda reply: server.serve(request, values, reply), on_answer, on_failure
-        )
+        self.world.network.call(self, server, lambda reply: server.serve(request, values, reply), on_answer, on_failure)
 
 
 class World:
@@ -90,7 +88,9 @@ class World:
         return process
 
     def _search(self, number, draws):
-        process = Search(self, f"search-{number}", Disk(), f"user{draws.randint(0, 1)}", _search_settings(draws, self.settings))
+        process = Search(
+            self, f"search-{number}", Disk(), f"user{draws.randint(0, 1)}", _search_settings(draws, self.settings)
+        )
         process.codec, process.live = AGENT_CODEC, (0, None)
         return process
 
@@ -112,7 +112,9 @@ class World:
         message = getattr(event, "message", None)
         what = type(event if message is None else message).__name__
         names = " ".join(_name(command) for command in decided.commands)
-        self.trace.append(f"{self.steps:6} {self.now:9.3f} {process.name:<10} {decided.seq:5} {what:<18} {about:<12} {names}")
+        self.trace.append(
+            f"{self.steps:6} {self.now:9.3f} {process.name:<10} {decided.seq:5} {what:<18} {about:<12} {names}"
+        )
 
     def note(self, who, what, detail):
         self.trace.append(f"{'':6} {self.now:9.3f} {who.name:<10} {'':5} {what:<18} {detail}")
@@ -149,7 +151,7 @@ class World:
         for number in range(draws.randint(2, 4)):
             self.at(5.0 if not number else draws.uniform(5.0, 0.6 * FAULTS_S), self._arrive)
         self.faults.plan(FAULTS_S)
-        self.at(FAULTS_S + 20.0, lambda at: self._calm())
+        self.at(FAULTS_S + 10.0, lambda at: self._calm())
         self.at(0.5, self._allocate)
         self.at(1.0, self._tick)
         while not self._is_over():
@@ -174,7 +176,9 @@ class World:
         for one in self.arbiters:
             one.ledger.tick(1.0)
         busy = sum(not one.is_over for one in self.searches)
-        if at > 10.0 and busy < (0 if self.is_quiet else 2) or (not busy and self.steps < MIN_STEPS and self.is_quiet):
+        if (at > 10.0 and busy < (0 if self.is_quiet else 2)) or (
+            not busy and self.steps < MIN_STEPS and self.is_quiet
+        ):
             self._arrive(at)
 
     def _is_over(self):
