@@ -7,15 +7,15 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.chaos.world import RARE, Violation, World
+from tests.chaos.world import RARE, ViolationError, World
 
 
-def play(seed):
+def play(seed, replays=True):
     """A world, played; and what is wrong with it, if something is."""
-    world = World(seed)
+    world = World(seed, replays)
     try:
         world.run()
-    except Violation as problem:
+    except ViolationError as problem:
         return world, str(problem)
     except Exception as problem:  # noqa: BLE001 - a fault of the product, or of its model
         last = traceback.extract_tb(problem.__traceback__)[-1]
@@ -54,7 +54,8 @@ def main():
     missing = [name for name, count in reached.items() if not count]
     cpu_s = time.process_time() - begun
     print(
-        f"{len(options.seeds)} seeds, {steps} steps, {failed} failed; traces {digest.hexdigest()[:16]}; {cpu_s:.0f} s of CPU"
+        f"{len(options.seeds)} seeds, {steps} steps, {failed} failed; "
+        f"traces {digest.hexdigest()[:16]}; {cpu_s:.0f} s of CPU"
     )
     for name in missing:
         print(f"never reached: {name}")

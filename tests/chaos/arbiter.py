@@ -119,12 +119,7 @@ class ArbiterProcess(Loop):
                 return
             found = yarn.owner()
             other = self.world.arbiter_at(found.url) if found is not None and found.id != self.name else None
-            if (
-                other is not None
-                and other.alive
-                and not other.paused
-                and self.world.network.reaches(self.name, other.name)
-            ):
+            if other is not None and self._answers(other):
                 self._give_up()
                 return
             mine = Owner(self.name, self.url, 1 + (found.epoch if found is not None else 0))
@@ -152,6 +147,9 @@ class ArbiterProcess(Loop):
 
     def _serve(self):
         self.post(Configured(self.pools, RECONCILE_S), self._configured)
+
+    def _answers(self, other):
+        return other.alive and not other.paused and self.world.network.reaches(self.name, other.name)
 
     def _configured(self, decision):
         if decision is None:

@@ -20,13 +20,13 @@ OWNER_KNOWN_S = 9.0
 """By when an arbiter that reaches the ResourceManager has noticed that another one owns the queues."""
 
 
-class Violation(AssertionError):
+class ViolationError(AssertionError):
     """Something that must hold does not."""
 
 
 def require(holds, what):
     if not holds:
-        raise Violation(what)
+        raise ViolationError(what)
 
 
 def messages(decided, *kinds):
@@ -185,9 +185,9 @@ class Ledger:
                     require(cause.gpus == sum(len(one.holdings) for one in leases), "a grant has another cause")
                     for one in leases:
                         self._check_end(one.until, decided, cause.waited_s)
-                case Renew(_, app, lease, until):
+                case Renew(_, _, lease, until):
                     self._check_end(until, decided)
-                case Revoke(_, app, lease, by, _, cells):
+                case Revoke(_, _, lease, by, _, cells):
                     self._check_revoke(lease, by, decided)
                     for cell in cells or lease_state(state).leases[lease].gpus:
                         self.by[lease, cell] = by
@@ -395,4 +395,4 @@ def after_agent_decision(search, decided):
     require(max(used.values(), default=0) <= 1, "two trials have one GPU")
 
 
-__all__ = ["Ledger", "ListContainers", "Violation", "require"]
+__all__ = ["Ledger", "ListContainers", "ViolationError", "require"]

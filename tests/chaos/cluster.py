@@ -20,8 +20,8 @@ def size_of(gpus):
 
 @dataclass(eq=False)
 class Running:
-    """A container. `cells`: the GPUs that its processes use, once they run. `arbiter`, `since`: whose lease they are on,
-    and when they began. `ends`: called when it is gone."""
+    """A container. `cells`: the GPUs that its processes use, once they run. `arbiter`, `since`: whose lease they are
+    on, and when they began. `ends`: called when it is gone."""
 
     id: str
     app: str

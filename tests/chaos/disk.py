@@ -11,7 +11,8 @@ DURABLE, LATER = "durable", "later"
 class Disk:
     """The records of one journal, which outlive the process. `synced`: how many of them survive a loss of power.
 
-    `replay`: of the records as they are written, if `make_replay` makes one. `before`, `after`: called around each append with its kind; they may kill the process.
+    `replay`: of the records as they are written, if `make_replay` makes one. `before`, `after`: called around each
+    append with its kind; they may kill the process.
     """
 
     def __init__(self, make_replay=None):

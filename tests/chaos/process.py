@@ -16,7 +16,7 @@ class Killed(BaseException):
 
 
 class Process:
-    """`offset`: of its machine's wall clock. Actions of a process that has ended are dropped; those of a stopped one wait."""
+    """`offset`: of its machine's wall clock. Actions of a process that has ended are dropped; of a stopped one, wait."""
 
     def __init__(self, world, name):
         self.world, self.name = world, name
@@ -77,7 +77,7 @@ class Process:
 class Loop(Process):
     """A process with an intake: its inputs are stamped as they arrive, and taken one by one.
 
-    `takes_after_s`: how long the loop takes for one, drawn by the world.
+    `armed`: faults that wait for a line and a state. `loses_power`: its machine does with its next death.
     """
 
     def __init__(self, world, name, disk):

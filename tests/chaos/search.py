@@ -146,7 +146,8 @@ class Search(Loop):
 
     def ended(self):
         super().ended()
-        self.world.yarn.lose_master(self.application) if self.application in self.world.yarn.apps else None
+        if self.application in self.world.yarn.apps:
+            self.world.yarn.lose_master(self.application)
         application = self.application
         if not self.is_over:
             wait = self.world.draws("am").uniform(1.0, 6.0)

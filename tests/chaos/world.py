@@ -4,7 +4,7 @@ import random
 
 from tests.chaos import arbiter
 from tests.chaos.arbiter import POOL, RECONCILE_S, ArbiterProcess
-from tests.chaos.checks import Violation, require
+from tests.chaos.checks import ViolationError, require
 from tests.chaos.cluster import QUEUE, Yarn
 from tests.chaos.disk import Disk
 from tests.chaos.faults import Faults
@@ -143,7 +143,7 @@ class World:
         """Play the world to its end.
 
         Raises:
-            Violation: a check fails.
+            ViolationError: a check fails.
         """
         draws = self.draws("arrivals")
         self.arbiters[0].wanted = True
@@ -176,9 +176,8 @@ class World:
         for one in self.arbiters:
             one.ledger.tick(1.0)
         busy = sum(not one.is_over for one in self.searches)
-        if (at > 10.0 and busy < (0 if self.is_quiet else 2)) or (
-            not busy and self.steps < MIN_STEPS and self.is_quiet
-        ):
+        wanted = int(self.steps < MIN_STEPS) if self.is_quiet else 2
+        if at > 10.0 and busy < wanted:
             self._arrive(at)
 
     def _is_over(self):
@@ -265,4 +264,4 @@ def _search_settings(draws, settings):
     )
 
 
-__all__ = ["RARE", "Violation", "World"]
+__all__ = ["RARE", "ViolationError", "World"]
