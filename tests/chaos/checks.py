@@ -181,7 +181,7 @@ class Ledger:
                     self._check_question(message, decided, state)
                 case Offer() if not isinstance(decided.event, Configured):
                     self._check_offer(message, decided)
-                case Grant(_, app, leases, cause):
+                case Grant(_, _, leases, cause):
                     require(cause.gpus == sum(len(one.holdings) for one in leases), "a grant has another cause")
                     for one in leases:
                         self._check_end(one.until, decided, cause.waited_s)

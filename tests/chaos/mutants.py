@@ -1,4 +1,4 @@
-"""Mutants of the lease controller: `python -m tests.chaos.mutants` draws some by a seed and counts those that are found.
+"""Mutants of the lease controller: `python -m tests.chaos.mutants` draws some by a seed and counts which are found.
 
 A mutant is one change of one file in `decide/pools/lease`: another operator, a number off by one, a dropped statement.
 Each is played in a process of its own, which is given the changed module when it imports it.

@@ -16,7 +16,7 @@ class Killed(BaseException):
 
 
 class Process:
-    """`offset`: of its machine's wall clock. Actions of a process that has ended are dropped; of a stopped one, wait."""
+    """`offset`: of its machine's wall clock. Actions of a dead process are dropped; those of a stopped one wait."""
 
     def __init__(self, world, name):
         self.world, self.name = world, name
