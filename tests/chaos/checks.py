@@ -154,7 +154,7 @@ class Ledger:
         self.process, self.by, self.revoked_at, self.listed_at = process, {}, {}, {}
         self.foreign_s, self.unused_s = 0.0, {}
         self.attained, self.counted_at = {}, None
-        self.area, self.area_at, self.active, self.arrived = 0.0, None, 0, {}
+        self.area, self.area_at, self.active, self.arrived, self.mastered = 0.0, None, 0, {}, set()
 
     def process_began(self, state, at):
         """Another process goes on from this state."""
@@ -174,6 +174,9 @@ class Ledger:
         state = self.process.intake.state
         if lease_state(state) is not None:
             self._count_members(lease_state(state), decided.at)
+            for app, yarn_app in state.yarn_apps.items():
+                if (running := state.cluster.apps.get(yarn_app)) is not None and not running.waiting:
+                    self.mastered.add(app)
         for message in messages(decided, Grant, Renew, Revoke, LeaseEnded, Ask, Offer):
             match message:
                 case Ask() if not isinstance(decided.event, Configured):
@@ -211,6 +214,7 @@ class Ledger:
         held, question, settings = lease_state(state), message.question, self.process.world.settings
         running = state.cluster.apps.get(state.yarn_apps.get(message.app, ""))
         require(running is not None, f"{message.app} is asked, and YARN does not know it")
+        require(message.app in self.mastered, f"{message.app} is asked, whose master has not started")
         require(message.answer_by == decided.at + settings.estimate_s, "not the time to estimate")
         staying = [gpu for one in held.leases.values() if one.lease.app == message.app and one.started_at is not None
                    for gpu in one.staying]  # fmt: skip

@@ -1,20 +1,21 @@
 """Mutants of the lease controller: `python -m tests.chaos.mutants` draws some by a seed and counts which are found.
 
-A mutant is one change of one file in `decide/pools/lease`: another operator, a number off by one, a dropped statement.
-Each is played in a process of its own, which is given the changed module when it imports it.
+A mutant is one change of one function in `decide/pools/lease`: another operator, a number off by one, a dropped
+statement. The function's code is replaced while the seeds are played.
 """
 
 import argparse
 import ast
-import importlib.util
 import random
-import subprocess
 import sys
-from importlib.abc import Loader, MetaPathFinder
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-ROOM = ROOT / "yarn_plugin" / "decide" / "pools" / "lease"
+from tests.chaos.__main__ import play
+
+PACKAGE = "yarn_plugin.decide.pools.lease"
+ROOM = Path(__file__).parents[2] / Path(*PACKAGE.split("."))
 
 SWAPS = {
     ast.Lt: ast.LtE,
@@ -36,11 +37,21 @@ SWAPS = {
 }
 
 
+def functions(tree):
+    """The functions of a module and the methods of its classes, with their names."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield (node.name,), node
+        elif isinstance(node, ast.ClassDef):
+            yield from (((node.name, one.name), one) for one in node.body if isinstance(one, ast.FunctionDef))
+
+
 def changes(tree):
-    """The changes of a module, in order: (line, what, make it)."""
-    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+    """The changes of a module, in order: the function's name, the line, what, and what makes it."""
+    for name, function in functions(tree):
         for node in ast.walk(function):
-            yield from _changes_of(node)
+            for change in _changes_of(node):
+                yield name, *change
 
 
 def _changes_of(node):
@@ -63,41 +74,44 @@ def _changes_of(node):
 
 
 def drawn(count, seed):
-    """Mutants: (file, number of the change, line, what)."""
+    """Mutants: (module, number of the change, function, line, what)."""
     every = [
-        (file.name, number, line, what)
+        (file.stem, number, name, line, what)
         for file in sorted(ROOM.glob("*.py"))
-        for number, (line, what, _) in enumerate(changes(ast.parse(file.read_text())))
+        for number, (name, line, what, _) in enumerate(changes(ast.parse(file.read_text())))
     ]
     return random.Random(seed).sample(every, count)
 
 
-class Changed(MetaPathFinder, Loader):
-    """Finds one module, changed."""
+@contextmanager
+def mutated(stem, number):
+    """One function has the code of a mutant."""
+    path, module = ROOM / f"{stem}.py", import_module(f"{PACKAGE}.{stem}")
+    tree = ast.parse(path.read_text())
+    name, _, _, change = list(changes(tree))[number]
+    change()
+    code = compile(ast.fix_missing_locations(tree), str(path), "exec")
+    for part in name:
+        code = next(one for one in code.co_consts if hasattr(one, "co_name") and one.co_name == part)
+    function = module
+    for part in name:
+        function = vars(function)[part]
+    function = getattr(function, "fget", function)
+    before, function.__code__ = function.__code__, code
+    try:
+        yield
+    finally:
+        function.__code__ = before
 
-    def __init__(self, file, number):
-        self.name, self.path, self.number = f"yarn_plugin.decide.pools.lease.{Path(file).stem}", ROOM / file, number
 
-    def find_spec(self, name, path, target=None):
-        return importlib.util.spec_from_file_location(name, self.path, loader=self) if name == self.name else None
-
-    def exec_module(self, module):
-        tree = ast.parse(self.path.read_text())
-        list(changes(tree))[self.number][2]()
-        exec(compile(ast.fix_missing_locations(tree), str(self.path), "exec"), module.__dict__)
-
-
-def play_one(file, number, last):
-    """Print the first seed that finds a mutant."""
-    sys.meta_path.insert(0, Changed(file, number))
-    from tests.chaos.__main__ import play
-
-    for seed in range(last + 1):
-        _, problem = play(seed, replays=False)
-        if problem:
-            print(f"seed {seed}: {problem}")
-            return 1
-    return 0
+def finder(stem, number, seeds):
+    """The first seed that finds a mutant, and what it says; None if none does."""
+    with mutated(stem, number):
+        for seed in seeds:
+            _, problem = play(seed, replays=False)
+            if problem:
+                return seed, problem
+    return None
 
 
 def main():
@@ -105,26 +119,13 @@ def main():
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--last", type=int, default=49, help="the last seed that is played")
-    parser.add_argument("--play", nargs=2, metavar=("FILE", "NUMBER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.play:
-        return play_one(options.play[0], int(options.play[1]), options.last)
     found = 0
-    for file, number, line, what in drawn(options.count, options.seed):
-        command = [
-            sys.executable,
-            "-m",
-            "tests.chaos.mutants",
-            "--play",
-            file,
-            str(number),
-            "--last",
-            str(options.last),
-        ]
-        played = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        found += played.returncode != 0
-        said = (played.stdout.strip() or played.stderr.strip()).splitlines()
-        print(f"{file}:{line} {what}: " + (said[-1][:150] if played.returncode else "NOT found"), flush=True)
+    for stem, number, name, line, what in drawn(options.count, options.seed):
+        by = finder(stem, number, range(options.last + 1))
+        found += by is not None
+        said = "NOT found" if by is None else f"seed {by[0]}: {by[1][:100]}"
+        print(f"{stem}.py:{line} {'.'.join(name)} {what}: {said}", flush=True)
     print(f"{found} of {options.count} mutants are found")
     return 0
 
