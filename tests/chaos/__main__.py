@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import logging
 import sys
 import time
 import traceback
@@ -33,6 +34,8 @@ def main():
     parser.add_argument("--seeds", type=seeds_of, default=range(1000), metavar="FIRST-LAST")
     parser.add_argument("--trace", type=int, metavar="SEED", help="print the trace of this seed, and nothing else")
     options = parser.parse_args()
+    # What is skipped is reported below.
+    logging.disable(logging.CRITICAL)
     if options.trace is not None:
         world, problem = play(options.trace)
         print(*world.trace, sep="\n")

@@ -7,6 +7,7 @@ from tests.chaos.cluster import QUEUE
 from tests.chaos.disk import DiskRecords
 from tests.chaos.network import Channel
 from tests.chaos.process import Loop
+from yarn_plugin.act.actor import MAX_LIST_AGE
 from yarn_plugin.act.ownership import Owner, Ownership
 from yarn_plugin.api.streams import Position, Streams, _Listener
 from yarn_plugin.decide.arbiter import BUILT_IN
@@ -209,7 +210,8 @@ class ArbiterProcess(Loop):
         match command:
             case ListContainers(app, yarn_app):
                 if not yarn.away and yarn_app in yarn.apps:
-                    self._outcome(ContainersListed(app, yarn.list_containers(yarn_app)))
+                    found, read_at = ContainersListed(app, yarn.list_containers(yarn_app)), self.world.now
+                    self.later(self.world.network.latency(), lambda: self._listed(command, found, read_at))
             case SignalContainers(app, containers):
                 if yarn.away or self.superseded:
                     self._outcome(ContainersSignalled(app, (), (AWAY,)))
@@ -225,6 +227,12 @@ class ArbiterProcess(Loop):
                     self._outcome(LeavesSeen((), ()))
             case WriteWeights(weights, forget):
                 self._outcome(WeightsRefused(AWAY) if yarn.away else WeightsWritten(weights, forget))
+
+    def _listed(self, command, found, read_at):
+        if self.world.now - read_at > MAX_LIST_AGE:
+            self._act(command)
+        else:
+            self.post(found, is_outcome=True)
 
     def _outcome(self, event):
         self.later(self.world.network.latency(), lambda: self.post(event, is_outcome=True))

@@ -192,7 +192,7 @@ class Ledger:
                     self._check_end(until, decided)
                 case Revoke(_, _, lease, by, _, cells):
                     self._check_revoke(lease, by, decided)
-                    for cell in cells or lease_state(state).leases[lease].gpus:
+                    for cell in cells or {**was.leases, **lease_state(state).leases}[lease].gpus:
                         self.by[lease, cell] = by
                         self.revoked_at.setdefault((lease, cell), world.now)
                 case LeaseEnded():

@@ -6,6 +6,7 @@ statement. The function's code is replaced while the seeds are played.
 
 import argparse
 import ast
+import logging
 import random
 import sys
 from contextlib import contextmanager
@@ -120,6 +121,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--last", type=int, default=49, help="the last seed that is played")
     options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
     found = 0
     for stem, number, name, line, what in drawn(options.count, options.seed):
         by = finder(stem, number, range(options.last + 1))
