@@ -24,7 +24,7 @@ from yarn_plugin.model.share import Pool
 FAULTS_S = 80.0
 """How long faults begin."""
 
-QUIET_S = 1500.0
+QUIET_S = 900.0
 """By when everybody has finished after the last fault."""
 
 MIN_STEPS, MIN_FAULTS, MIN_KINDS = 400, 8, 4
@@ -148,7 +148,7 @@ class World:
         draws = self.draws("arrivals")
         self.arbiters[0].wanted = True
         self.arbiters[0].start()
-        for number in range(draws.randint(2, 4)):
+        for number in range(draws.randint(2, 3)):
             self.at(5.0 if not number else draws.uniform(5.0, 0.6 * FAULTS_S), self._arrive)
         self.faults.plan(FAULTS_S)
         self.at(FAULTS_S + 10.0, lambda at: self._calm())
@@ -252,7 +252,7 @@ def _search_settings(draws, settings):
     least = draws.choice((1, 1, 1, 2))
     return Settings(
         algorithm=draws.choice(("plain", "successive_halving")),
-        trials=draws.randint(2, 5),
+        trials=draws.randint(2, 4),
         max_steps=draws.randint(6, 10),
         eta=2,
         retries=3,

@@ -88,13 +88,12 @@ def end_vacated(turn: Turn) -> None:
                     turn.set_lease(held)
                 is_over = held.by is not None and held.by <= turn.at
                 listed = None if used is None else used.get(machine, 0)
-                if listed == 0 and held.lists_tell:
+                vacated = [gpu for gpu in gpus if gpu in held.released]
+                if listed is None or listed > leased - len(vacated):
+                    vacated = []
+                is_unlisted = listed is None or listed <= leased - len(gpus)
+                if (listed == 0 and held.lists_tell) or (is_over and is_unlisted):
                     vacated = gpus
-                elif is_over and (listed is None or listed <= leased - len(gpus)):
-                    vacated = gpus
-                else:
-                    vacated = [gpu for gpu in gpus if gpu in held.released]
-                    vacated = vacated if listed is not None and listed <= leased - len(vacated) else []
                 if vacated:
                     after = round(turn.at - (held.revoked_at or turn.at), 6)
                     leases.end(turn, held.lease.id, vacated, LeaseVacated(after))
