@@ -9,6 +9,7 @@ from typing import TypeVar
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from qoop.as_written.causes import Construct, Unsupported
 from qoop.engine.checkpoints import counting
 from qoop.engine.jobs import settings_of
 from qoop.engine.persisted import PersistedRows, remove_all
@@ -227,8 +228,7 @@ def _execute_as_written(spark: SparkSession, text: str, options: Options) -> Out
     started = time.monotonic()
     with cancelling_after(options.timeout, spark.sparkContext):
         spark.sql(text).collect()
-    reason = "the statement has no query that can be planned"
-    return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, reason, ())
+    return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, Unsupported(Construct.NO_QUERY), ())
 
 
 __all__ = ["Answer", "Options", "collect", "execute", "sql", "write"]

@@ -7,6 +7,8 @@ from pathlib import Path
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
+from qoop.as_written.wording import text as text_of
+from qoop.as_written.wording import with_remedy
 from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError, did_you_mean
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import TableStatistics
@@ -62,10 +64,11 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
         planned = _plan(text, tables)
     except RecursionError:
         raise QoopError("query: nested too deeply for the planner; Spark may still run it") from None
-    except CannotSplitError as reason:
-        console.out.print(f"runs as written, in one stage, at every share: {reason}", soft_wrap=True)
+    except CannotSplitError as problem:
+        line = f"runs as written, in one stage, at every share: {with_remedy(problem.cause)}"
+        console.out.print(line, soft_wrap=True)
         if json_file is not None:
-            console.write_json(json_file, {"plans": [], "one_stage_reason": str(reason), "shares": list(shares)})
+            console.write_json(json_file, {"plans": [], "one_stage_reason": str(problem), "shares": list(shares)})
         return
     rules, estimator = Rules(), planned.estimator
     found = [evaluate(planned.plans, estimator, Progress(frozenset(), {}), share, rules) for share in shares]
@@ -120,9 +123,9 @@ def _show(
     for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False):
         if before != after:
             console.out.print(f"at {in_slots(low)} plan {before} is chosen, at {in_slots(high)} plan {after}")
-    reason = planned.one_stage_reason()
-    if reason:
-        console.out.print(f"every plan is a single stage: {reason}")
+    cause = planned.one_stage_cause()
+    if cause is not None:
+        console.out.print(f"every plan is a single stage: {with_remedy(cause)}", soft_wrap=True)
 
 
 def _marked(ends: list[float], taken: list[bool]) -> list[str]:
@@ -169,7 +172,7 @@ def _estimates_as_json(
         "shares": list(shares),
         "join_trees": planned.join_trees,
         "chosen": chosen,
-        "one_stage_reason": planned.one_stage_reason(),
+        "one_stage_reason": None if (cause := planned.one_stage_cause()) is None else text_of(cause),
         "plans": [
             {
                 "plan": number,

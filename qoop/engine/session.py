@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.as_written.decide import BUILTIN_PATH, SESSION_PATH, Names
 from qoop.computed_once import computed_once
 from qoop.engine.connection import java_class
 from qoop.engine.runtime_filters import RuntimeFilters
@@ -25,9 +26,6 @@ from qoop.parsing.spark_sql import Syntax
 CATALYST = "org.apache.spark.sql.catalyst"
 IDENTITY = re.compile(r"#(\d+)|\"id\":(\d+)")
 """The number of a column in a plan, as Spark prints it, or writes it in JSON."""
-
-SESSION_PATH, BUILTIN_PATH = "system.session", "system.builtin"
-"""Where temporary views and functions are on Spark's SQL path, and where Spark's own functions are."""
 
 BEGIN = re.compile(r"\bBEGIN\b", re.IGNORECASE)
 """What every script has."""
@@ -94,19 +92,10 @@ def copy_of(spark: SparkSession) -> SparkSession:
     return _wrapped(spark, spark._jsparkSession.cloneSession())
 
 
-def why_names_differ(spark: SparkSession) -> str | None:
-    """Why names would not mean in a copy of the session (`query_session`) what they mean in it; None if they would."""
+def names_of(spark: SparkSession) -> Names:
+    """Where a session looks for names. What they mean in a copy of it (`query_session`) depends on it."""
     catalogs = spark._jsparkSession.sessionState().catalogManager()
-    catalog = str(catalogs.currentCatalog().name())
-    if catalog != "spark_catalog":
-        return f"the session's current catalog is {catalog}; stages run in spark_catalog"
-    path = sql_path(spark).lower()
-    before, session, _ = path.partition(SESSION_PATH)
-    if not session:
-        return f"the session's SQL path has no {SESSION_PATH}, where stages have their outputs"
-    if set(filter(None, before.split(","))) - {BUILTIN_PATH}:
-        return f"on the session's SQL path ({path}) tables come before {SESSION_PATH}, where stages have their outputs"
-    return None
+    return Names(str(catalogs.currentCatalog().name()), sql_path(spark))
 
 
 def sql_path(spark: SparkSession) -> str:

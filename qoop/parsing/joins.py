@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from qoop.as_written.causes import Construct, Unsupported
 from qoop.errors import CannotSplitError
 from qoop.parsing.blocks import is_plain_source, source_name
 from qoop.parsing.expressions import (
@@ -60,7 +61,7 @@ def extract_core(select: exp.Select, types: Callable[[str], Types | None], block
     for column in list(columns_read_outside(rest, aliases)):
         column.replace(exp.column(exp.to_identifier(as_column(column).output, quoted=True)))
     if str(rest.sql(DIALECT)).count(f"FROM {CORE}") != 1:
-        raise CannotSplitError(f"the query contains {CORE}, a name reserved by the planner")
+        raise CannotSplitError(Unsupported(Construct.RESERVED_NAME, CORE))
     return Core(graph, rest)
 
 
@@ -68,7 +69,7 @@ def _check_output_names(graph: JoinGraph, select: exp.Select, types: Callable[[s
     """Outside its relation a column is named `alias__column`; nothing else in its scope may have that name."""
     named = [Column(relation.alias, name) for relation in graph.relations for name in relation.columns]
     if any(column.name == "*" for column in named):
-        raise CannotSplitError("the query uses a whole row (*) as a value")
+        raise CannotSplitError(Unsupported(Construct.WHOLE_ROW, "the query"))
     outputs = Counter(column.output for column in named)
     taken = {name for table in select.find_all(exp.Table) for name in types(source_name(table)) or ()}
     for projection in select.selects:
@@ -77,7 +78,7 @@ def _check_output_names(graph: JoinGraph, select: exp.Select, types: Callable[[s
             taken.add(projection.alias_or_name)
     clash = next((output for output, times in outputs.items() if times > 1 or output in taken), None)
     if clash is not None:
-        raise CannotSplitError(f"after splitting, two columns would be named {clash!r}")
+        raise CannotSplitError(Unsupported(Construct.SAME_COLUMN, repr(clash)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,10 @@ class _SplitJoins:
 def _split_joins(select: exp.Select) -> _SplitJoins:
     for name in UNPLANNED_CLAUSES:
         if select.args.get(name):
-            raise CannotSplitError(f"the planner does not support a clause of the query ({name})")
+            raise CannotSplitError(Unsupported(Construct.CLAUSE, name))
     clause = select.args.get("from_")
     if clause is None:
-        raise CannotSplitError("a SELECT without FROM has no joins")
+        raise CannotSplitError(Unsupported(Construct.NO_FROM))
     core = {clause.this.alias_or_name: _table(clause.this)}
     conditions: list[exp.Expr] = []
     outer_joins: list[exp.Join] = []
@@ -111,19 +112,19 @@ def _split_joins(select: exp.Select) -> _SplitJoins:
             outer_joins.append(join)
             outside.add(alias)
         else:
-            raise CannotSplitError(f"{' '.join(filter(None, (join.side, join.kind)))} JOIN cannot be reordered")
+            raise CannotSplitError(Unsupported(Construct.JOIN_TYPE, " ".join(filter(None, (join.side, join.kind)))))
     return _SplitJoins(core, conditions, outer_joins)
 
 
 def _table(node: exp.Expr) -> exp.Table:
     if not isinstance(node, exp.Table) or not is_plain_source(node) or node.alias_column_names:
-        raise CannotSplitError("the planner does not support one of the sources in FROM")
+        raise CannotSplitError(Unsupported(Construct.SOURCE))
     return node
 
 
 def _join_conditions(join: exp.Join) -> list[exp.Expr]:
     if join.args.get("using") or join.method:
-        raise CannotSplitError("the planner does not support NATURAL and USING joins")
+        raise CannotSplitError(Unsupported(Construct.NATURAL_JOIN))
     return conjuncts(join.args.get("on"))
 
 
@@ -141,7 +142,7 @@ def _sort_conditions(
     where = select.args.get("where")
     for part in [*joins.conditions, *conjuncts(where.this if where else None)]:
         if isinstance(part, exp.Null) or (isinstance(part, exp.Boolean) and not part.this):
-            raise CannotSplitError("a filter of the query is always false")
+            raise CannotSplitError(Unsupported(Construct.ALWAYS_FALSE))
         read = {column.table for column in columns_of(part, aliases)}
         # A subquery is pushed to a leaf only if it reads a single relation of the block.
         can_move = len(read) == 1 or (read and not _has_subquery(part))

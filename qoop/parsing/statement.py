@@ -7,6 +7,15 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
+from qoop.as_written.causes import (
+    AsWrittenCause,
+    Construct,
+    Excess,
+    PlanningFailed,
+    TooMuch,
+    Unreadable,
+    Unsupported,
+)
 from qoop.computed_once import computed_once
 from qoop.errors import CannotSplitError, QuerySyntaxError
 from qoop.latest import Latest
@@ -43,7 +52,7 @@ class Statement:
     def source_query(self) -> "Statement":
         """The query whose rows it stores, as a statement that returns them."""
         if self.query is None:
-            raise CannotSplitError("the statement contains no query")
+            raise CannotSplitError(Unsupported(Construct.NO_QUERY))
         query = self.query.copy()
         return Statement(str(query.sql(DIALECT)), query, query, writes=False, syntax=self.syntax)
 
@@ -69,7 +78,7 @@ class ParsedText:
         return self._parsed[0]
 
     @property
-    def reason(self) -> str | None:
+    def cause(self) -> AsWrittenCause | None:
         """Why there is no statement."""
         return self._parsed[1]
 
@@ -84,18 +93,18 @@ class ParsedText:
         return not ROWS_RETURNED.match(self.text) and self.statement is not None and self.statement.writes
 
     @computed_once
-    def _parsed(self) -> tuple[Statement | None, str | None]:
+    def _parsed(self) -> tuple[Statement | None, AsWrittenCause | None]:
         key = self.text, self._syntax()
         known = _parsed_before.get(key) or _try_to_parse(*key)
         _parsed_before.put(key, known)
         return known
 
 
-_parsed_before: Latest[tuple[str, Syntax], tuple[Statement | None, str | None]] = Latest(100)
+_parsed_before: Latest[tuple[str, Syntax], tuple[Statement | None, AsWrittenCause | None]] = Latest(100)
 """The texts that were parsed last: nothing changes their trees."""
 
 
-def _try_to_parse(text: str, syntax: Syntax) -> tuple[Statement | None, str | None]:
+def _try_to_parse(text: str, syntax: Syntax) -> tuple[Statement | None, AsWrittenCause | None]:
     """The statement, or why only Spark can understand it."""
     # Inserted values are not parsed, as there may be very many: one stands for all of them.
     values = INSERTED_VALUES.match(text)
@@ -103,10 +112,12 @@ def _try_to_parse(text: str, syntax: Syntax) -> tuple[Statement | None, str | No
         text = f"{values[1]} (1)"
     try:
         return parse_statement(text, syntax), None
-    except (CannotSplitError, QuerySyntaxError) as problem:
-        return None, str(problem)
+    except CannotSplitError as problem:
+        return None, problem.cause
+    except QuerySyntaxError as problem:
+        return None, Unreadable(str(problem))
     except Exception as problem:  # noqa: BLE001 - whatever fails in the parser, Spark may run the text
-        return None, f"the planner failed: {describe(problem)}"
+        return None, PlanningFailed(describe(problem))
 
 
 INSERTED_VALUES = re.compile(
@@ -135,7 +146,7 @@ def parse_statement(text: str, syntax: Syntax = USUAL) -> Statement:
     except TokenError as error:
         raise QuerySyntaxError(f"query: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise CannotSplitError("the query is nested too deeply for the planner") from None
+        raise CannotSplitError(TooMuch(Excess.NESTING)) from None
     if len(trees) != 1:
         raise QuerySyntaxError(f"query: {len(trees)} statements; must be exactly one")
     tree = trees[0]
@@ -145,7 +156,7 @@ def parse_statement(text: str, syntax: Syntax = USUAL) -> Statement:
     if isinstance(inner, exp.Query):
         return Statement(text, tree, inner, writes=True, creates=_created_table(tree), syntax=syntax)
     if isinstance(tree, exp.Command):
-        raise CannotSplitError("the planner does not support this kind of statement")
+        raise CannotSplitError(Unsupported(Construct.COMMAND))
     return Statement(text, tree, None, writes=True, syntax=syntax)
 
 

@@ -14,6 +14,7 @@ APPLICATIONS = ("qoop", "themis_agent", "tpcds")
 PURE = (
     "yarn_plugin.model",
     "yarn_plugin.decide",
+    "qoop.as_written",
     "qoop.plans",
     "qoop.equivalence",
     "qoop.estimate",

@@ -204,11 +204,11 @@ def test_a_stage_that_ends_before_it_can_be_stopped(tmp_path: Path) -> None:
 
 
 def test_a_query_of_one_stage(tmp_path: Path) -> None:
-    cannot = CannotPlan("it has one table")
+    cannot = CannotPlan(UntypedCause("it has one table"))
     record = record_of(
         tmp_path,
         [
-            (0.0, cannot, (RunAsWritten(NotPlanned("it has one table")),)),
+            (0.0, cannot, (RunAsWritten(NotPlanned(UntypedCause("it has one table"))),)),
             (0.1, share(4), ()),
             (0.2, ArbiterAway("connection refused"), ()),
             (3.0, finished(RESULT), (Finish(),)),
@@ -227,7 +227,7 @@ def test_a_query_that_fails(tmp_path: Path) -> None:
     record = record_of(
         tmp_path,
         [
-            (0.0, CannotPlan("x"), (RunAsWritten(NotPlanned("x")),)),
+            (0.0, CannotPlan(UntypedCause("x")), (RunAsWritten(NotPlanned(UntypedCause("x"))),)),
             (1.0, StageFailed(RESULT, error, retry=False), (Fail(FailedStage(RESULT, (), error)),)),
         ],
     )
