@@ -13,15 +13,15 @@ from qoop.as_written.causes import Construct, Unsupported
 from qoop.engine.checkpoints import counting
 from qoop.engine.jobs import settings_of
 from qoop.engine.persisted import PersistedRows, remove_all
-from qoop.engine.session import in_session_of, require_classic_session, syntax_of
-from qoop.engine.statement import StatementAsWritten
+from qoop.engine.session import in_session_of, require_classic_session, syntax_of, with_substitutions
+from qoop.engine.statement import StatementAsWritten, may_read_each_other, statements_as_written
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.timeout import cancelling_after
 from qoop.errors import QoopError
 from qoop.options import Options
 from qoop.parsing.statement import ParsedText, Statement
 from qoop.replan.state import QueryCounts
-from qoop.run.query_run import Outcome
+from qoop.run.query_run import Outcome, together
 from qoop.session_query import SessionQuery
 
 Place = TypeVar("Place")
@@ -186,24 +186,33 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
     options = _checked(options)
     if statement is None or not statement.stores_rows or _target_exists(spark, statement):
         return _execute_as_written(spark, parsed.text, options)
-    written = StatementAsWritten(spark, parsed.text)
-    if written.query is None:
+    written, sources = statements_as_written(spark, parsed.text), statement.source_queries()
+    if len(written) != len(sources) or any(one.query is None for one in written):
         return _execute_as_written(spark, parsed.text, options)
-    written.check()
-    source = statement.source_query()
+    for one in written:
+        one.check()
     try:
-        planned = ParsedText(source.text, statement=source)
-        query = SessionQuery(spark, planned, options, written.query, use="all rows, stored")
+        queries = [
+            SessionQuery(spark, ParsedText(source.text, statement=source), options, one.query, use="all rows, stored")
+            for one, source in zip(written, sources, strict=True)
+        ]
     except AnalysisException:
         # Its query means something only as part of the statement, such as DEFAULT.
-        return _execute_as_written(spark, parsed.text, options)
-    return _store(query, written)
+        return _execute_as_written(spark, parsed.text, options, Construct.MEANING_IN_STATEMENT)
+    if len(queries) > 1 and may_read_each_other(written, [query.written.analysed for query in queries]):
+        return _execute_as_written(spark, parsed.text, options, Construct.READS_TARGET)
+    outcomes = [_store(query, one) for query, one in zip(queries, written, strict=True)]
+    return outcomes[0] if len(outcomes) == 1 else together(outcomes)
 
 
 def _parsed(spark: SparkSession, text: str | ParsedText) -> ParsedText:
-    """The text as the session reads it."""
+    """The text as the session reads it, with the values of `${...}` in their places."""
     require_classic_session(spark)
-    return ParsedText(text, partial(syntax_of, spark)) if isinstance(text, str) else text
+    given = text if isinstance(text, str) else text.text
+    substituted = with_substitutions(spark, given)
+    if isinstance(text, ParsedText) and substituted == given:
+        return text
+    return ParsedText(substituted, partial(syntax_of, spark))
 
 
 def _checked(options: Options | None) -> Options:
@@ -224,11 +233,13 @@ def _target_exists(spark: SparkSession, statement: Statement) -> bool:
     return statement.creates is not None and spark.catalog.tableExists(statement.creates)
 
 
-def _execute_as_written(spark: SparkSession, text: str, options: Options) -> Outcome:
+def _execute_as_written(
+    spark: SparkSession, text: str, options: Options, why: Construct = Construct.NO_QUERY
+) -> Outcome:
     started = time.monotonic()
     with cancelling_after(options.timeout, spark.sparkContext):
         spark.sql(text).collect()
-    return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, Unsupported(Construct.NO_QUERY), ())
+    return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, Unsupported(why), ())
 
 
 __all__ = ["Answer", "Options", "collect", "execute", "sql", "write"]

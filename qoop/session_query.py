@@ -40,6 +40,7 @@ from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_limit import StoredLimit
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.timeout import cancelling_after, stopping_after
+from qoop.engine.variables import variables_read
 from qoop.engine.verification import Verification
 from qoop.errors import QoopError, QueryFailedError, RunsAsWrittenError
 from qoop.estimate.cost import CostModel
@@ -423,7 +424,7 @@ class SessionQuery:
         assert statement is not None
         options = self._options
         self._candidates = _known_plans.plan(
-            statement,
+            statement.with_values(variables_read(self.written.analysed)),
             self._catalogue,
             self._catalogue.statistics,
             options.cut_policy,

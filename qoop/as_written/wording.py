@@ -43,6 +43,10 @@ UNSUPPORTED: dict[Construct, tuple[str, str]] = {
         "the query means something only as part of the statement",
         "write the values instead of DEFAULT",
     ),
+    Construct.READS_TARGET: (
+        "one of the statement's queries may read what another one stores",
+        "write a statement for each INSERT",
+    ),
     Construct.RECURSIVE_CTE: ("the query has a recursive CTE", "store its rows in a table first"),
     Construct.CORRELATED_CTE: (
         "CTE {about} refers to columns of the enclosing query",
@@ -50,6 +54,10 @@ UNSUPPORTED: dict[Construct, tuple[str, str]] = {
     ),
     Construct.HINT: ("the query has hints, which refer to its joins as written", "leave the hints out"),
     Construct.PARAMETER: ("the query has a parameter, {about}", "write the value, or give it as args="),
+    Construct.VARIABLE: (
+        "the query reads the session variable {about}, of whose type, or as NULL, no literals are written",
+        "write its value, or declare it as an integer, STRING, BOOLEAN or DATE",
+    ),
     Construct.TABLE_FUNCTION: (
         "the query reads a table function, {about}",
         "store its rows in a table, or make it a temporary view of one",

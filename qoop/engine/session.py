@@ -155,6 +155,25 @@ def syntax_of(spark: SparkSession) -> Syntax:
     )
 
 
+def with_substitutions(spark: SparkSession, text: str) -> str:
+    """A text with the values of `${x}`, `${hiveconf:x}` and the like in their places, as Spark's parser reads it.
+
+    One in which some are left after that is returned as it is: Spark would replace those too.
+    """
+    if "${" not in text:
+        return text
+    sessions = java_class(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        substitution = java_class(spark._jvm, "org.apache.spark.sql.internal.VariableSubstitution")()
+        replaced = str(substitution.substitute(text))
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+    return text if "${" in replaced else replaced
+
+
 def is_on(spark: SparkSession, name: str, default: str | None = None) -> bool:
     """Whether a boolean setting is on, as Spark reads it; `default`: its value in a Spark that does not know it."""
     return (

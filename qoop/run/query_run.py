@@ -1,8 +1,8 @@
 """One query from its plans to its result: a loop that takes events in order, decides, and carries out commands."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -103,6 +103,21 @@ class Outcome:
     def one_stage_reason(self) -> str | None:
         """Why the query ran in one stage, in words."""
         return text(self.cause) if self.cause is not None else None
+
+
+def together(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of a statement with several queries, one run after the other."""
+    numbers = [asdict(one.counts) for one in outcomes]
+    return Outcome(
+        counts=QueryCounts(**{name: sum(one[name] for one in numbers) for name in numbers[0]}),
+        join_trees=sum(one.join_trees for one in outcomes),
+        seconds=sum(one.seconds for one in outcomes),
+        cause=next((one.cause for one in outcomes if one.cause is not None), None),
+        decisions=tuple(decision for one in outcomes for decision in one.decisions),
+        as_written=all(one.as_written for one in outcomes),
+        given_up=any(one.given_up for one in outcomes),
+        stopped_planning=any(one.stopped_planning for one in outcomes),
+    )
 
 
 class QueryRun:
