@@ -13,7 +13,7 @@ from qoop.as_written.causes import Construct, Unsupported
 from qoop.engine.checkpoints import counting
 from qoop.engine.jobs import settings_of
 from qoop.engine.persisted import PersistedRows, remove_all
-from qoop.engine.session import in_session_of, require_classic_session, syntax_of, with_substitutions
+from qoop.engine.session import in_session_of, plain_sql, require_classic_session, syntax_of, with_substitutions
 from qoop.engine.statement import StatementAsWritten, may_read_each_other, statements_as_written
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.timeout import cancelling_after
@@ -52,7 +52,11 @@ def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataF
     if parsed.stores_rows:
         execute(spark, parsed, options)
         return spark.range(0).select()
-    query = SessionQuery(spark, parsed, _checked(options))
+    return frame_of_query(SessionQuery(spark, parsed, _checked(options)))
+
+
+def frame_of_query(query: SessionQuery) -> DataFrame:
+    """Run all stages of a query but the last, which runs when the frame is used; see `sql`."""
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
         return 0, query.users(frame)
@@ -238,7 +242,7 @@ def _execute_as_written(
 ) -> Outcome:
     started = time.monotonic()
     with cancelling_after(options.timeout, spark.sparkContext):
-        spark.sql(text).collect()
+        plain_sql(spark, text).collect()
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, Unsupported(why), ())
 
 

@@ -86,8 +86,11 @@ UNSUPPORTED: dict[Construct, tuple[str, str]] = {
         "read one of them by a temporary view with another name",
     ),
     Construct.SAME_COLUMN: ("after splitting, two columns would be named {about}", "rename one of the columns"),
-    Construct.RESERVED_NAME: ("{about}: names that start with qoop_ are reserved by the planner", "rename it"),
-    Construct.WHOLE_ROW: ("{about} uses a whole row as a value", "name the columns"),
+    Construct.RESERVED_NAME: (
+        "{about}: names that start with qoop_ are reserved by the planner, and _qoop_core",
+        "rename it",
+    ),
+    Construct.WHOLE_ROW: ("{about} uses a whole row (*) as a value", "name the columns"),
     Construct.BINARY_LITERAL: (
         "a binary literal (X'...') cannot be compared",
         "write unhex('...')",
@@ -97,7 +100,7 @@ UNSUPPORTED: dict[Construct, tuple[str, str]] = {
         "leave the options out",
     ),
     Construct.NOT_REPRODUCED: (
-        "the planner cannot reproduce {about} exactly",
+        "the planner cannot reproduce {about}",
         "write it with other functions, or in a view",
     ),
     Construct.NAMES: (

@@ -188,8 +188,13 @@ def broadcast_bytes(spark: SparkSession) -> float:
 
 def current_moment(spark: SparkSession) -> Moment:
     """The current date and time of a session, by its own settings; no job is run for them."""
-    micros, local = spark.sql("SELECT unix_micros(current_timestamp()), localtimestamp()").collect()[0]
+    micros, local = plain_sql(spark, "SELECT unix_micros(current_timestamp()), localtimestamp()").collect()[0]
     return Moment(local, EPOCH + timedelta(microseconds=micros))
+
+
+def plain_sql(spark: SparkSession, text: str, args: Any = None) -> DataFrame:
+    """Spark's own `spark.sql`, whatever the session object has in its place (`qoop.install`)."""
+    return SparkSession.sql(spark, text, args)
 
 
 def is_command(frame: DataFrame) -> bool:
@@ -331,7 +336,7 @@ class QueryAsWritten:
         return self.filtered
 
     def _new_frame(self) -> DataFrame:
-        return self._spark.sql(self.text) if self._parsed is None else frame_of(self._spark, self._parsed)
+        return plain_sql(self._spark, self.text) if self._parsed is None else frame_of(self._spark, self._parsed)
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:

@@ -84,7 +84,7 @@ def _query_of(plan: Any) -> Any:
 
 
 def may_read_each_other(statements: "Sequence[StatementAsWritten]", queries: Sequence[DataFrame]) -> bool:
-    """Whether one of several queries may read what another's statement stores: Spark lists files before it stores any."""
+    """Whether one of several queries may read what another's statement stores: Spark lists all files before."""
     stored = [one.folder for one in statements]
     read: list[str | None] = []
     for query in queries:

@@ -145,7 +145,7 @@ def check_can_be_written(tree: exp.Expr) -> None:
     """
     for node in tree.walk():
         if isinstance(node, REWRITTEN_DIFFERENTLY):
-            raise CannotSplitError(Unsupported(Construct.NOT_REPRODUCED, node.sql_name()))
+            raise CannotSplitError(Unsupported(Construct.NOT_REPRODUCED, f"{node.sql_name()} exactly"))
         if isinstance(node, exp.HexString):
             raise CannotSplitError(Unsupported(Construct.BINARY_LITERAL))
         if isinstance(node, exp.Star) and isinstance(node.parent, exp.Func) and not isinstance(node.parent, exp.Count):
@@ -153,7 +153,7 @@ def check_can_be_written(tree: exp.Expr) -> None:
     try:
         tree.sql(DIALECT, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as problem:
-        raise CannotSplitError(Unsupported(Construct.NOT_REPRODUCED, str(problem))) from None
+        raise CannotSplitError(Unsupported(Construct.NOT_REPRODUCED, f"the query exactly: {problem}")) from None
 
 
 Types = dict[str, str]

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
 import qoop
 from qoop.as_written.causes import Construct, Unsupported
@@ -64,7 +66,8 @@ LEFT_JOINS = {
           LEFT JOIN w AS c ON a.id = c.id
     """,
     "a condition on both": """
-        SELECT a.id, d.colour FROM t AS a LEFT JOIN d ON a.v = d.v AND length(d.colour) > a.id LEFT JOIN w ON a.id = w.id
+        SELECT a.id, d.colour FROM t AS a LEFT JOIN d ON a.v = d.v AND length(d.colour) > a.id
+          LEFT JOIN w ON a.id = w.id
     """,
     "a derived table": """
         SELECT a.id, k.n, c.name FROM t AS a LEFT JOIN (SELECT id, count(*) AS n FROM u GROUP BY id) AS k ON a.id = k.id
@@ -102,7 +105,8 @@ LATERAL_VIEWS = {
           LATERAL VIEW explode(array(q, 1)) y AS r WHERE r > 1
     """,
     "grouped": f"""
-        SELECT tag, count(*) AS n {JOINED} JOIN items AS i ON i.id = a.id LATERAL VIEW explode(i.tags) x AS tag GROUP BY tag
+        SELECT tag, count(*) AS n {JOINED} JOIN items AS i ON i.id = a.id
+          LATERAL VIEW explode(i.tags) x AS tag GROUP BY tag
     """,
     "in a CTE": f"""
         WITH tagged AS (SELECT id, tag FROM items LATERAL VIEW explode(tags) x AS tag)
@@ -136,7 +140,7 @@ def test_session_variables(spark):
 
 def test_the_text_after_substitution(spark):
     with changed(spark, "tbl", "t AS a"), changed(spark, "low", "2"):
-        text = "SELECT a.id, b.w FROM ${tbl} JOIN u AS b ON a.id = b.id JOIN w AS c ON c.id = b.id WHERE a.id >= ${hiveconf:low}"
+        text = f"SELECT a.id, b.w {JOINED} WHERE a.id >= ${{hiveconf:low}}".replace("t AS a", "${tbl}")
         assert "low" not in str(planned(spark, text).cause)
         with (
             changed(spark, "spark.sql.variable.substitute", "false"),
@@ -155,7 +159,8 @@ STORING = {
         WITH k AS (SELECT a.id, b.w {JOINED}) INSERT OVERWRITE out1 WITH l AS (SELECT * FROM k) SELECT id, w FROM l
     """,
     "WITH .. INSERT .. PARTITION": f"""
-        WITH k AS (SELECT a.id, b.w, c.name {JOINED}) INSERT OVERWRITE TABLE out3 PARTITION (name) SELECT id, w, name FROM k
+        WITH k AS (SELECT a.id, b.w, c.name {JOINED})
+        INSERT OVERWRITE TABLE out3 PARTITION (name) SELECT id, w, name FROM k
     """,
     "multi-insert": """
         FROM (SELECT a.id, b.w, c.name FROM t AS a JOIN u AS b ON a.id = b.id JOIN w AS c ON c.id = b.id) AS k
@@ -236,3 +241,98 @@ def test_a_watcher_is_told_events_and_commands(spark):
     finished = [one for one in watched if isinstance(one, StageFinished)]
     assert len(finished) > 1 and finished[-1].rows == 4
     assert [one.reason for one in watched if isinstance(one, ShareChanged)]
+
+
+# A session whose own `spark.sql` replans.
+
+
+@pytest.fixture
+def installed(spark):
+    watched = []
+    qoop.install(spark, qoop.Options(cut_policy=CutPolicy(everywhere=True), watch=watched.append))
+    yield watched
+    qoop.uninstall(spark)
+
+
+def jobs(spark):
+    """The number of Spark's next job."""
+    return int(spark._jsc.sc().dagScheduler().nextJobId())
+
+
+def stages_of(watched):
+    """The stages that have finished since the last call."""
+    finished = [one for one in watched if isinstance(one, StageFinished)]
+    watched.clear()
+    return len(finished)
+
+
+TEXT = f"SELECT a.id, b.w, c.name {JOINED} ORDER BY w"
+
+
+def test_frames_of_an_installed_session_are_lazy_and_their_actions_are_replanned(spark, installed, tmp_path):
+    before = jobs(spark)
+    frame = spark.sql(TEXT)
+    assert isinstance(frame, DataFrame) and frame.columns == ["id", "w", "name"] and frame.sparkSession is spark
+    frame.explain()
+    assert jobs(spark) == before and not installed, "nothing runs before an action"
+    rows = SparkSession.sql(spark, TEXT).collect()
+    for act, expected in (
+        (frame.collect, rows),
+        (frame.count, 4),
+        (lambda: frame.take(2), rows[:2]),
+        (frame.first, rows[0]),
+        (frame.isEmpty, False),
+        (lambda: [*frame.toLocalIterator()], rows),
+    ):
+        assert act() == expected
+        assert stages_of(installed) > 1
+    frame.write.mode("overwrite").option("compression", "none").parquet(str(tmp_path / "written"))
+    assert stages_of(installed) > 1
+    assert rows_of(spark.read.parquet(str(tmp_path / "written"))) == sorted(map(repr, rows))
+    with pytest.raises(AttributeError, match="'DataFrameWriter' object has no attribute 'parket'"):
+        frame.write.parket("x")
+
+
+def test_frames_made_from_them_run_as_spark_runs_them(spark, installed):
+    frame = spark.sql(TEXT)
+    assert frame.filter("w > 6").count() == 2
+    frame.createOrReplaceTempView("made")
+    assert spark.range(1).join(frame).count() == 4
+    assert spark.sql("SELECT count(*) AS n FROM {frame}", frame=frame).collect()[0].n == 4
+    assert stages_of(installed) == 0
+    spark.catalog.dropTempView("made")
+
+
+def test_arguments_are_literals(spark, installed):
+    text = f"SELECT a.id, b.w, :said AS said {JOINED} WHERE b.w > :low AND c.name <> :said"
+    args = {"low": 5, "said": "it's"}
+    assert sorted(spark.sql(text, args).collect()) == sorted(SparkSession.sql(spark, text, args).collect())
+    assert stages_of(installed) > 1
+    text = f"SELECT a.id, ? AS x {JOINED} WHERE b.w > ?"
+    assert sorted(spark.sql(text, [1.5, 5]).collect()) == sorted(SparkSession.sql(spark, text, [1.5, 5]).collect())
+    assert stages_of(installed) > 1
+
+
+def test_statements_and_commands_run_at_once_as_in_spark(spark, installed, targets):
+    targets()
+    stages_of(installed)
+    assert spark.sql(f"INSERT INTO out1 SELECT a.id, b.w {JOINED}").collect() == []
+    assert stages_of(installed) > 1
+    assert spark.table("out1").count() == 6
+    assert spark.sql("SHOW TABLES LIKE 'out1'").collect()[0].tableName == "out1"
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM missing")
+
+
+def test_it_can_be_switched_off_and_uninstalled(spark, installed):
+    frame = spark.sql(TEXT)
+    plan = spark.conf.get("spark.qoop.plan")
+    spark.sql("SET spark.qoop.plan=never")
+    assert frame.count() == 4 and stages_of(installed) == 1
+    spark.sql(f"SET spark.qoop.plan={plan}")
+    qoop.install(spark)
+    qoop.uninstall(spark)
+    assert "sql" not in vars(spark) and spark.sql.__func__ is SparkSession.sql
+    assert type(spark.sql(TEXT)) is type(spark.range(1))
+    assert frame.count() == 4 and stages_of(installed) == 0
+    qoop.uninstall(spark)

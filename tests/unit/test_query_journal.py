@@ -26,7 +26,7 @@ RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
 def wrote(path, warn=lambda line: None):
     """A journal of a query in one piece."""
     made = QueryJournal(path, warn)
-    made.query(1.0, "q", "SELECT secret", (), "it has one table")
+    made.query(1.0, "q", "SELECT secret", (), UntypedCause("it has one table"))
     record_input(
         made,
         2.0,

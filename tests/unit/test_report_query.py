@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from qoop.as_written.causes import AsWrittenCause
 from qoop.plans.plan import RESULT, StageId
 from qoop.replan.causes import FailedStage, NotPlanned, UntypedCause
 from qoop.replan.commands import CancelStages, Command, Fail, Finish, Note, RunAsWritten, SetExecutors, StartStage
@@ -57,10 +58,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> QueryRecord:
     return read_journal(copy)
 
 
-def record_of(tmp_path: Path, steps: Steps, reason: str | None = None) -> QueryRecord:
+def record_of(tmp_path: Path, steps: Steps, cause: AsWrittenCause | None = None) -> QueryRecord:
     path = tmp_path / "made.journal"
     journal = QueryJournal(path)
-    journal.query(100.0, "made", "SELECT '<b>' AS x", (), reason)
+    journal.query(100.0, "made", "SELECT '<b>' AS x", (), cause)
     for at, event, commands in steps:
         record_input(journal, 100.0 + at, event, commands, "running")
     journal.close()
@@ -213,7 +214,7 @@ def test_a_query_of_one_stage(tmp_path: Path) -> None:
             (0.2, ArbiterAway("connection refused"), ()),
             (3.0, finished(RESULT), (Finish(),)),
         ],
-        "it has one table",
+        UntypedCause("it has one table"),
     )
     text = shown(record).text
     assert "it has one table" in text
