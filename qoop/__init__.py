@@ -8,10 +8,10 @@ frame = qoop.sql(spark, "SELECT ...")
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from qoop.api import Answer, Options, collect, execute, sql, write
+    from qoop.api import Answer, Options, collect, execute, how_to_run, sql, write
     from qoop.installed import install, uninstall
 
-__all__ = ["Answer", "Options", "collect", "execute", "install", "sql", "uninstall", "write"]
+__all__ = ["Answer", "Options", "collect", "execute", "how_to_run", "install", "sql", "uninstall", "write"]
 
 
 def __getattr__(name: str) -> Any:

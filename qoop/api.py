@@ -1,7 +1,7 @@
 """Run queries in a Spark session: the library call `qoop.sql`, and the functions that the driver and `tpcds` use."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -10,10 +10,19 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from qoop.as_written.causes import Construct, Unsupported
+from qoop.as_written.decide import AsWritten, HowToRun
 from qoop.engine.checkpoints import counting
+from qoop.engine.executors import slots_within
 from qoop.engine.jobs import settings_of
 from qoop.engine.persisted import PersistedRows, remove_all
-from qoop.engine.session import in_session_of, plain_sql, require_classic_session, syntax_of, with_substitutions
+from qoop.engine.session import (
+    executes_at_once,
+    in_session_of,
+    plain_sql,
+    require_classic_session,
+    syntax_of,
+    with_substitutions,
+)
 from qoop.engine.statement import StatementAsWritten, may_read_each_other, statements_as_written
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.timeout import cancelling_after
@@ -127,6 +136,34 @@ def write(
     finally:
         query.close()
     return outcome
+
+
+def how_to_run(
+    spark: SparkSession, text: str, options: Options | None = None, slots: Sequence[float] = ()
+) -> list[HowToRun]:
+    """Whether a query, or that of a statement that stores rows, would be planned now, and why not; nothing is run.
+
+    `slots`: tells it for each of these shares; without any, for the session's own. The causes are values of
+    `qoop.as_written.causes`; `qoop.as_written.wording` has their words, and what would change each.
+    """
+    parsed, options = _parsed(spark, text), _checked(options)
+    statement = parsed.statement
+    shares = slots or (slots_within(spark.sparkContext, options.slots),)
+    if parsed.stores_rows and statement is not None:
+        written, sources = statements_as_written(spark, parsed.text), statement.source_queries()
+        if len(written) != len(sources) or any(one.query is None for one in written):
+            return [AsWritten(Unsupported(Construct.NO_QUERY))] * len(shares)
+        use = "all rows, stored"
+        queries = [
+            SessionQuery(spark, ParsedText(source.text, statement=source), options, one.query, use=use)
+            for one, source in zip(written, sources, strict=True)
+        ]
+    elif executes_at_once(spark, parsed.text):
+        return [AsWritten(parsed.cause or Unsupported(Construct.NO_QUERY))] * len(shares)
+    else:
+        queries = [SessionQuery(spark, parsed, options)]
+    every = [[query.how_to_run_at(share) for query in queries] for share in shares]
+    return [next((one for one in hows if isinstance(one, AsWritten)), hows[0]) for hows in every]
 
 
 def _store(query: SessionQuery, statement: StatementAsWritten) -> Outcome:
@@ -246,4 +283,4 @@ def _execute_as_written(
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, Unsupported(why), ())
 
 
-__all__ = ["Answer", "Options", "collect", "execute", "sql", "write"]
+__all__ = ["Answer", "Options", "collect", "execute", "how_to_run", "sql", "write"]

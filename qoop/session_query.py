@@ -105,6 +105,7 @@ class SessionQuery:
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._use, self._keeps_metadata, self._began = use, keeps_metadata, time.monotonic()
         self._planning_s: float | None = None
+        self._planning_began: float | None = None
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self.spark = spark
@@ -155,6 +156,20 @@ class SessionQuery:
     @computed_once
     def how_to_run(self) -> HowToRun:
         """Whether it is planned, and why not; plans it when first asked."""
+        how = self._decided(Facts(self._when, self.written.is_command))
+        if self._planning_began is not None:
+            self._planning_s = time.monotonic() - self._planning_began
+        return how
+
+    def how_to_run_at(self, slots: float) -> HowToRun:
+        """Whether it would be planned with so many slots, and why not."""
+        facts = Facts(self._when, self.written.is_command, self._is_optimised())
+        if facts.when == "auto" and not facts.is_command:
+            facts = replace(facts, reading=replace(self._reading(), slots=slots))
+        return self._decided(facts)
+
+    def _decided(self, facts: Facts) -> HowToRun:
+        """The decision, for which facts are looked up that are not known yet."""
         look_up: Mapping[Fact, Callable[[], object]] = {
             "is_optimised": self._is_optimised,
             "reading": self._reading,
@@ -166,16 +181,11 @@ class SessionQuery:
             "plans": self._make_plans,
             "pinned": self._pin,
         }
-        facts = Facts(self._when, self.written.is_command)
-        began = None
-        try:
-            while isinstance(how := how_to_run(facts), Ask):
-                if how.fact == "is_deterministic":
-                    began = time.monotonic()
-                facts = facts_with(facts, how.fact, self._looked_up(look_up[how.fact]))
-            return how
-        finally:
-            self._planning_s = None if began is None else time.monotonic() - began
+        while isinstance(how := how_to_run(facts), Ask):
+            if how.fact == "is_deterministic":
+                self._planning_began = time.monotonic()
+            facts = facts_with(facts, how.fact, self._looked_up(look_up[how.fact]))
+        return how
 
     def _looked_up(self, look_up: Callable[[], object]) -> object:
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
@@ -200,6 +201,17 @@ def plain_sql(spark: SparkSession, text: str, args: Any = None) -> DataFrame:
 def is_command(frame: DataFrame) -> bool:
     """Whether Spark has executed the statement already, as it does immediately with everything but queries."""
     return str(frame._jdf.queryExecution().commandExecuted().getClass().getSimpleName()) == "CommandResult"
+
+
+def executes_at_once(spark: SparkSession, text: str) -> bool:
+    """Whether Spark would execute a text as soon as it has read it, as it does with everything but queries.
+
+    Raises:
+        pyspark.errors.PySparkException: Spark rejects the text.
+    """
+    plan, gateway = parser_of(spark).parsePlan(text), spark.sparkContext._gateway
+    kinds = ("plans.logical.Command", "plans.logical.ParsedStatement", "plans.logical.CompoundPlanStatement")
+    return any(is_instance_of(gateway, plan, f"{CATALYST}.{kind}") for kind in kinds) or "InsertInto" in printed(plan)
 
 
 def is_script(spark: SparkSession, text: str) -> bool:

@@ -260,7 +260,7 @@ SELECT a.id, "say ""yes""" AS s, 'x""y' AS r, 'b\\s' AS q, '' AS o FROM a JOIN b
 SELECT levenshtein(CAST(a.d AS STRING), '2000', 2) FROM a JOIN b ON a.id = b.id;
 -- alone: the planner cannot reproduce PERCENTILE_CONT exactly
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY b.x) FROM a JOIN b ON a.id = b.id;
--- alone: STRUCT(*) uses a whole row as a value
+-- alone: STRUCT(*) uses a whole row (*) as a value
 SELECT struct(*) FROM a JOIN b ON a.id = b.id;
 
 -- == in one piece
