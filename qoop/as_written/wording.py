@@ -68,7 +68,10 @@ UNSUPPORTED: dict[Construct, tuple[str, str]] = {
     ),
     Construct.CLAUSE: ("the planner does not support a clause of the query ({about})", "write it as a subquery"),
     Construct.NO_FROM: ("a SELECT without FROM has no joins", "nothing; it has nothing to plan"),
-    Construct.JOIN_TYPE: ("{about} JOIN cannot be reordered", "turn the join around, or join its inner joins first"),
+    Construct.JOIN_TYPE: (
+        "{about} JOIN cannot be reordered",
+        "write RIGHT JOIN as LEFT JOIN; put the inner joins before a FULL JOIN into a subquery",
+    ),
     Construct.SOURCE: (
         "the planner does not support one of the sources in FROM",
         "put the source into a subquery or a view",

@@ -1,5 +1,6 @@
 """Queries that were once not planned for how they are written: planned now, with the answer of Spark as written."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import qoop
-from qoop.as_written.causes import Construct, Unsupported
+from qoop.as_written.causes import Construct, NotPinned, NotRepeatable, Off, StopsEarly, TooSmall, Unsupported
+from qoop.as_written.decide import Planned
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.events import ShareChanged, StageFinished
 from tests.integration.spark_sessions import changed, local_session, small_data
@@ -336,3 +338,52 @@ def test_it_can_be_switched_off_and_uninstalled(spark, installed):
     assert type(spark.sql(TEXT)) is type(spark.range(1))
     assert frame.count() == 4 and stages_of(installed) == 0
     qoop.uninstall(spark)
+
+
+# Causes that Spark alone can tell, and what would change each.
+
+AUTO = {"spark.qoop.plan": "auto"}
+TOTALS = f"SELECT c.name, count(*) AS n {JOINED} GROUP BY c.name"
+OF = TOTALS.replace("FROM t", "FROM {}")
+
+CAUSES = [
+    (TOTALS, AUTO, TooSmall, (TOTALS, {})),
+    (f"SELECT a.id {JOINED} LIMIT 2", AUTO, StopsEarly, (f"SELECT a.id {JOINED} LIMIT 2", {})),
+    (TOTALS, {"spark.qoop.plan": "never"}, Off(), (TOTALS, {})),
+    ("SHOW TABLES", {}, Unsupported(Construct.COMMAND), None),
+    ("SET x = 1", {}, Unsupported(Construct.COMMAND), None),
+    ("INSERT INTO t VALUES (1, 'b', 2)", {}, Unsupported(Construct.NO_QUERY), None),
+    (TOTALS, {"spark.sql.files.ignoreCorruptFiles": "true"}, NotPinned.FILES_SKIPPED, (TOTALS, {})),
+    (TOTALS, {"spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "true"}, NotPinned.NULL_STRUCTS, None),
+    (OF.format("json"), {}, NotPinned.MALFORMED_ROWS, (TOTALS, {})),
+    (OF.format("global_temp.g"), {}, NotPinned.GLOBAL_VIEW, (TOTALS, {})),
+    (OF.format("session.local"), {}, NotPinned.SESSION_VIEW, (OF.format("local"), {})),
+    (OF.format("parquet.`folder`"), {}, NotPinned.LISTED_EACH_TIME, (OF.format("local"), {})),
+    (TOTALS.replace("count(*)", "max(shuffle(array(a.id))[0])"), {}, NotRepeatable, (TOTALS, {})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "settings", "cause", "changed_to"), CAUSES, ids=lambda value: str(value)[:60])
+def test_causes_that_spark_tells(spark, text, settings, cause, changed_to):
+    spark.read.parquet(spark.table("t").inputFiles()[0].rpartition("/")[0]).createOrReplaceTempView("local")
+    spark.table("t").createOrReplaceGlobalTempView("g")
+    spark.sql("CREATE TABLE IF NOT EXISTS json USING json AS SELECT * FROM t")
+    text = text.replace("folder", spark.table("t").inputFiles()[0].rpartition("/")[0])
+    with ExitStack() as stack:
+        for name, value in settings.items():
+            stack.enter_context(changed(spark, name, value))
+        (how,) = qoop.how_to_run(spark, text)
+    found = getattr(how, "cause", None)
+    match cause:
+        case NotPinned():
+            assert found.why == cause
+        case type():
+            assert isinstance(found, cause)
+        case _:
+            assert found == cause
+    if changed_to is not None:
+        with ExitStack() as stack:
+            for name, value in changed_to[1].items():
+                stack.enter_context(changed(spark, name, value))
+            assert qoop.how_to_run(spark, changed_to[0]) == [Planned()]
+    assert spark.table("t").count() == 5, "nothing was run"
