@@ -70,7 +70,7 @@ UNSUPPORTED: dict[Construct, tuple[str, str]] = {
     Construct.NO_FROM: ("a SELECT without FROM has no joins", "nothing; it has nothing to plan"),
     Construct.JOIN_TYPE: (
         "{about} JOIN cannot be reordered",
-        "write RIGHT JOIN as LEFT JOIN; put the inner joins before a FULL JOIN into a subquery",
+        "write RIGHT JOIN as LEFT JOIN, and what is joined to a FULL JOIN as a subquery",
     ),
     Construct.SOURCE: (
         "the planner does not support one of the sources in FROM",
