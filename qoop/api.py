@@ -153,11 +153,10 @@ def how_to_run(
         written, sources = statements_as_written(spark, parsed.text), statement.source_queries()
         if len(written) != len(sources) or any(one.query is None for one in written):
             return [AsWritten(Unsupported(Construct.NO_QUERY))] * len(shares)
-        use = "all rows, stored"
-        queries = [
-            SessionQuery(spark, ParsedText(source.text, statement=source), options, one.query, use=use)
-            for one, source in zip(written, sources, strict=True)
-        ]
+        try:
+            queries = _stored_queries(spark, written, sources, options)
+        except AnalysisException:
+            return [AsWritten(Unsupported(Construct.MEANING_IN_STATEMENT))] * len(shares)
     elif executes_at_once(spark, parsed.text):
         return [AsWritten(parsed.cause or Unsupported(Construct.NO_QUERY))] * len(shares)
     else:
@@ -233,10 +232,7 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
     for one in written:
         one.check()
     try:
-        queries = [
-            SessionQuery(spark, ParsedText(source.text, statement=source), options, one.query, use="all rows, stored")
-            for one, source in zip(written, sources, strict=True)
-        ]
+        queries = _stored_queries(spark, written, sources, options)
     except AnalysisException:
         # Its query means something only as part of the statement, such as DEFAULT.
         return _execute_as_written(spark, parsed.text, options, Construct.MEANING_IN_STATEMENT)
@@ -244,6 +240,17 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
         return _execute_as_written(spark, parsed.text, options, Construct.READS_TARGET)
     outcomes = [_store(query, one) for query, one in zip(queries, written, strict=True)]
     return outcomes[0] if len(outcomes) == 1 else together(outcomes)
+
+
+def _stored_queries(
+    spark: SparkSession, written: Sequence[StatementAsWritten], sources: Sequence[Statement], options: Options
+) -> list[SessionQuery]:
+    """The queries of statements, as Spark and the planner parse them."""
+    use = "all rows, stored"
+    return [
+        SessionQuery(spark, ParsedText(source.text, statement=source), options, one.query, use=use)
+        for one, source in zip(written, sources, strict=True)
+    ]
 
 
 def _parsed(spark: SparkSession, text: str | ParsedText) -> ParsedText:

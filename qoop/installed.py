@@ -109,11 +109,11 @@ class _Writer:
     """A frame's writer, which keeps what it is told until it is to write, and then tells Spark's writer."""
 
     def __init__(self, frame: DataFrame) -> None:
-        self._frame = frame
+        self._frame: Any = frame
         self._told: list[tuple[str, Sequence[Any], Mapping[str, Any]]] = []
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if not hasattr(DataFrame.write.fget(self._frame), name):
+        if not hasattr(super(type(self._frame), self._frame).write, name):
             raise AttributeError(f"'DataFrameWriter' object has no attribute {name!r}")
 
         def tell(*args: Any, **kwargs: Any) -> Any:
@@ -126,6 +126,3 @@ class _Writer:
             return getattr(writer, name)(*args, **kwargs)
 
         return tell
-
-
-__all__ = ["install", "uninstall"]

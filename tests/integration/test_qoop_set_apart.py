@@ -351,7 +351,7 @@ CAUSES = [
     (f"SELECT a.id {JOINED} LIMIT 2", AUTO, StopsEarly, (f"SELECT a.id {JOINED} LIMIT 2", {})),
     (TOTALS, {"spark.qoop.plan": "never"}, Off(), (TOTALS, {})),
     ("SHOW TABLES", {}, Unsupported(Construct.COMMAND), None),
-    ("SET x = 1", {}, Unsupported(Construct.COMMAND), None),
+    ("SET x = 1", {}, Unsupported(Construct.NO_QUERY), None),
     ("INSERT INTO t VALUES (1, 'b', 2)", {}, Unsupported(Construct.NO_QUERY), None),
     (TOTALS, {"spark.sql.files.ignoreCorruptFiles": "true"}, NotPinned.FILES_SKIPPED, (TOTALS, {})),
     (TOTALS, {"spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "true"}, NotPinned.NULL_STRUCTS, None),
@@ -359,7 +359,7 @@ CAUSES = [
     (OF.format("global_temp.g"), {}, NotPinned.GLOBAL_VIEW, (TOTALS, {})),
     (OF.format("session.local"), {}, NotPinned.SESSION_VIEW, (OF.format("local"), {})),
     (OF.format("parquet.`folder`"), {}, NotPinned.LISTED_EACH_TIME, (OF.format("local"), {})),
-    (TOTALS.replace("count(*)", "max(shuffle(array(a.id))[0])"), {}, NotRepeatable, (TOTALS, {})),
+    (f"SELECT shuffle(array(a.id, 1)) AS x {JOINED}", {}, NotRepeatable, (TOTALS, {})),
 ]  # fmt: skip
 
 
