@@ -87,7 +87,8 @@ class _Sql:
 def _replanned(kind: Any) -> type[DataFrame]:
     """The class of frames whose actions are replanned."""
     methods: dict[str, Any] = {name: _action(name) for name in (*ALL_ROWS, *FIRST_ROWS)}
-    return cast("type[DataFrame]", type(kind.__name__, (kind,), {**methods, "write": property(_Writer)}))
+    write = property(lambda frame: _Writer(frame, kind.write.fget(frame)))
+    return cast("type[DataFrame]", type(kind.__name__, (kind,), {**methods, "write": write}))
 
 
 def _action(name: str) -> Callable[..., Any]:
@@ -106,14 +107,18 @@ def _computed(frame: Any, first: int | None = None) -> DataFrame:
 
 
 class _Writer:
-    """A frame's writer, which keeps what it is told until it is to write, and then tells Spark's writer."""
+    """A frame's writer, which keeps what it is told until it is to write, and then tells Spark's writer.
 
-    def __init__(self, frame: DataFrame) -> None:
-        self._frame: Any = frame
+    Args:
+        usual: Spark's writer of the frame, which has the same methods.
+    """
+
+    def __init__(self, frame: DataFrame, usual: Any) -> None:
+        self._frame, self._usual = frame, usual
         self._told: list[tuple[str, Sequence[Any], Mapping[str, Any]]] = []
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if not hasattr(super(type(self._frame), self._frame).write, name):
+        if not hasattr(self._usual, name):
             raise AttributeError(f"'DataFrameWriter' object has no attribute {name!r}")
 
         def tell(*args: Any, **kwargs: Any) -> Any:
