@@ -14,6 +14,7 @@ APPLICATIONS = ("qoop", "themis_agent", "tpcds")
 PURE = (
     "yarn_plugin.model",
     "yarn_plugin.decide",
+    "qoop.as_written",
     "qoop.plans",
     "qoop.equivalence",
     "qoop.estimate",
@@ -110,7 +111,7 @@ PUBLISHED = (
 """What applications may use of the cluster side."""
 
 KNOWS_SQLGLOT = ("qoop.parsing",)
-KNOWS_SPARK = ("qoop.engine", "qoop.api", "qoop.session_query", "qoop.submit.driver")
+KNOWS_SPARK = ("qoop.engine", "qoop.api", "qoop.installed", "qoop.session_query", "qoop.submit.driver")
 
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"}
 
