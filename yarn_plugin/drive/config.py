@@ -38,11 +38,12 @@ def _parameters(kind: Kind, registry: Registry, given: object) -> object:
         )
     if not isinstance(given, dict):
         raise ValueError(f"must be a table with the parameters of controller {kind.name!r}")
-    if "type" in given:
-        raise ValueError(f"type: controller {kind.name!r} has no such parameter; remove it")
+    for name in ("type", *kind.fixed):
+        if name in given:
+            raise ValueError(f"{name}: controller {kind.name!r} has no such parameter; remove it")
     codec = Codec(registry.tags(), unknown_fields="forbid")
     try:
-        parameters = codec.read({**given, "type": tag})
+        parameters = codec.read({**given, **kind.fixed, "type": tag})
     except UnknownRecordError as problem:
         raise ValueError(f"{problem.field}: {problem.problem}" if problem.field else problem.problem) from None
     except BadInputError as problem:

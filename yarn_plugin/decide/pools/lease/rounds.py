@@ -11,7 +11,7 @@ from dataclasses import replace
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.mechanisms.partial_allocation import PartialAllocation, checked_bid
 from yarn_plugin.decide.pools.commands import Ask, Offer, Solve
-from yarn_plugin.decide.pools.lease import allocation, auctioning, choice, estimates, leases, promises, room
+from yarn_plugin.decide.pools.lease import allocation, auctioning, choice, estimates, leases, promises, room, service
 from yarn_plugin.decide.pools.lease.baselines import Assignments, lease_problem
 from yarn_plugin.decide.pools.lease.inventory import BySlot
 from yarn_plugin.decide.pools.lease.members import contention
@@ -214,7 +214,8 @@ def _standing(turn: Turn, app: str) -> choice.Standing:
     member = turn.state.members[app]
     facts = promises.known(turn, app)
     ideal = None if member.cluster_s is None or facts.ideal_s is None else facts.ideal_s / promises.discount(turn, app)
-    return choice.Standing(app, member.rho, member.estimated_in is not None, turn.at - member.arrived_at, ideal)
+    waited, is_known = turn.at - member.arrived_at, member.estimated_in is not None
+    return choice.Standing(app, member.rho, is_known, waited, ideal, service.is_ahead(turn, app))
 
 
 def _offer(turn: Turn, now: Round, bidders: Sequence[str]) -> None:

@@ -24,6 +24,8 @@ class Member:
     (None: not known). `user`: whose it is. `table`: its last bid, made in round `table_round`; `counted_at`: until when
     the work done since is taken off. `attained_gpu_s`: GPU seconds that it leased until `attained_at` (None: it has
     held none). `unkept`: what is missing of what its bids promised, in nats (see `promises`).
+    `parts_gpu_s`: `LeaseState.parts_gpu_s` at its arrival, less what was counted for it alone; None: it arrived when
+    that was not counted.
     """
 
     arrived_at: float
@@ -41,6 +43,7 @@ class Member:
     attained_at: float | None = None
     unkept: float = 0.0
     user: str = ""
+    parts_gpu_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,8 @@ class LeaseState:
     `machines`: usable machines and their GPUs as last seen. `triggers`: what the next round will be opened by, at
     `open_at`. `idle`: GPUs that the last round left idle. `open`: commands that are issued again after a restart, by
     id. `excess`: where an application uses more GPUs of a node than it leases, by "app node". `last`: the record of
-    the last round. `crowded`: GPUs in no lease whose machine has no room for their tasks now.
+    the last round. `crowded`: GPUs in no lease whose machine has no room for their tasks now. `parts_gpu_s`: the GPU
+    seconds of an equal part of the pool, until `counted_at`.
     """
 
     counter: int = 0
@@ -149,3 +153,4 @@ class LeaseState:
     excess: Mapping[str, Excess] = field(default_factory=dict)
     last: LeaseRound | None = None
     crowded: tuple[str, ...] = ()
+    parts_gpu_s: float = 0.0
