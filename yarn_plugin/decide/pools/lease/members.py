@@ -29,6 +29,9 @@ def update_members(turn: Turn) -> list[str]:
     if not (new or gone or revised):
         return []
     count_until_now(turn)
+    if turn.settings.rules > 1:
+        # Rules 1 forgot what was counted for each application alone.
+        known = turn.state.members
     members = {app: member for app, member in known.items() if app in present}
     for app in revised:
         members[app] = replace(members[app], demand=demand_of(present[app]))
