@@ -52,8 +52,9 @@ class LeaseSettings:
     whose tasks the machine has no room now, such as next to containers of other pools.
 
     `rules`: by which it decides, so that journals of earlier versions replay as they were written. 1, of earlier
-    versions: the worst reported rho bids first; where users count, N_avg forgets the time before other applications
-    came and went. 2: applications that are ahead come last (see `service`).
+    versions: the worst reported rho bids first; where users count, N_avg forgets the time before others came and went;
+    unkept promises add up without a limit; a lost solver fails the round. 2: applications that are ahead come last (see
+    `service`); what unkept promises add up to is bounded; bids on which the solver is lost are set aside.
 
     Which GPUs: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).

@@ -8,7 +8,7 @@ from yarn_plugin.decide.mechanisms.cached_table import CachedTable
 from yarn_plugin.decide.mechanisms.partial_allocation import Gang
 from yarn_plugin.decide.pools.lease.inventory import BySlot
 from yarn_plugin.model.auction import Bid, Estimate
-from yarn_plugin.model.causes import How, LeaseRound
+from yarn_plugin.model.causes import BidSetAside, How, LeaseRound
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.share import Lease
 
@@ -87,6 +87,16 @@ class Held:
         return tuple(gpu for gpu in self.gpus if gpu not in self.leaving) if self.leaving else self.gpus
 
 
+@dataclass(frozen=True, slots=True)
+class FaultyBids:
+    """The search for bids with which the solver's process is lost (see `faulty_bids`). `admitted`: bidders with whose
+    bids it is not. `waiting`: groups of others; the first is tried now."""
+
+    admitted: tuple[str, ...] = ()
+    waiting: tuple[tuple[str, ...], ...] = ()
+    set_aside: tuple[BidSetAside, ...] = ()
+
+
 Phase = Literal["estimating", "offered", "solving"]
 
 
@@ -97,7 +107,7 @@ class Round:
     `opened_by`: what opened it. `asked`: the commands that wait for an answer, by application. `deadline`: of answers;
     None while the solver works. `offer`: its GPUs (earlier versions listed them). `ending`: the leases that some belong
     to; their holders train on. `solve`: the id of the command, tried `tries` times. `decide_at`:
-    when its result takes effect.
+    when its result takes effect. `faulty`: the search for bids with which the solver's process is lost, if it was.
     """
 
     number: int
@@ -116,6 +126,7 @@ class Round:
     tries: int = 0
     decide_at: float | None = None
     result: Annotated[object, Tagged()] = None
+    faulty: FaultyBids | None = None
 
 
 @dataclass(frozen=True, slots=True)
