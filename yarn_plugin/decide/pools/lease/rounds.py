@@ -327,7 +327,10 @@ def _begun(turn: Turn, now: Round) -> LeaseRound:
     """The record of a round, without its result."""
     gpus = sum(map(len, turn.by_slot(now.offer).values()))
     discounted = promises.discounts(turn) if turn.settings.policy == THEMIS else ()
-    return LeaseRound(now.number, turn.settings.policy, now.opened_by, gpus, now.rhos, discounted=discounted)
+    ahead = tuple(app for app in turn.active() if service.is_ahead(turn, app))
+    return LeaseRound(
+        now.number, turn.settings.policy, now.opened_by, gpus, now.rhos, discounted=discounted, ahead=ahead
+    )
 
 
 def _finish(turn: Turn, record: LeaseRound | None = None) -> None:

@@ -8,6 +8,7 @@ its own changes that, and an equal part counts only while others take part: who 
 """
 
 from yarn_plugin.decide.pools.lease.members import part_gpu_s
+from yarn_plugin.decide.pools.lease.settings import THEMIS
 from yarn_plugin.decide.pools.lease.turn import Turn
 
 AHEAD = 1.15
@@ -17,5 +18,6 @@ more than those that can use few (equations 3.1 and 3.2)."""
 
 def is_ahead(turn: Turn, app: str) -> bool:
     """Whether an application has leased so much that others come first."""
-    part = part_gpu_s(turn, app) if turn.settings.rules > 1 else None
+    by_rho = turn.settings.rules > 1 and turn.settings.policy == THEMIS
+    part = part_gpu_s(turn, app) if by_rho else None
     return part is not None and turn.attained_gpu_s(app) > AHEAD * part
