@@ -85,6 +85,7 @@ EXAMPLES = (
     ),
     cause.BidSetAside("app_5", "ValueError: no way"),
     cause.LeaseRound(10, "themis", ("lease-end",), 4, (("app_4", 1.25),), discounted=(("app_4", 0.6125),)),
+    cause.LeaseRound(11, "themis", ("lease-end",), 4, (("app_5", 0.5), ("app_4", 1.25)), ahead=("app_4",)),
     cause.LeaseRound(9, "tiresias", ("retry",), 4, error="the solver's result is lost"),
     cause.LeaseWon(7, 4, "bid", 12.5),
     cause.LeaseWon(7, 1, "leftover"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from yarn_plugin.decide.pools.lease.settings import RULES
 from yarn_plugin.drive.config import ArbiterConfig, load
 from yarn_plugin.toml_files import FileError
 
@@ -122,6 +123,16 @@ def test_pools_that_may_lease_the_same_gpus_are_refused(tmp_path, first, second,
         assert len(load(path).pools) == 2
     else:
         assert refusal(tmp_path, text).startswith(f"pools: pool more: parameters.{wrong}: pool gpu would lease")
+
+
+def test_pools_are_configured_by_the_present_rules_which_a_file_cannot_set(tmp_path):
+    path = tmp_path / "arbiter.toml"
+    path.write_text(LEASED)
+    (pool,) = load(path).pools
+    assert pool.parameters.rules == RULES
+    refused = refusal(tmp_path, f"{LEASED}[pools.parameters]\nrules = 1\n")
+    assert refused.startswith("pools.gpu.parameters")
+    assert "rules: controller 'lease' has no such parameter" in refused
 
 
 def test_by_default_a_neighbour_keeps_an_eleventh_of_the_pool():

@@ -442,6 +442,8 @@ def test_a_lost_problem_is_solved_again_three_times_at_most():
         world.stage.solve("lost")
     assert len(ids) == 3
     assert len(set(ids)) == 1
+    assert world.stage.problems[0].problem.bids == (), "without the only bid"
+    world.stage.solve("lost")
     assert world.stage.problems == []
     assert world.rounds()[0].error == "the solver's result is lost"
     assert not world.held()

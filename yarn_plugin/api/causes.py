@@ -127,6 +127,8 @@ def _lease_round(why: cause.LeaseRound) -> str:
     if why.discounted:
         who = ", ".join(f"{app} x {part:.3g}" for app, part in why.discounted)
         parts.append(f"discounted for a rho worse than promised: {who}")
+    if why.ahead:
+        parts.append(f"served after others, having had more than an equal part: {', '.join(why.ahead)}")
     if why.gap is not None:
         parts.append("optimal" if why.gap == 0 else f"within {why.gap:.2g} nats of the optimum")
     return f"{opened}: {'; '.join(parts)}" if parts else opened

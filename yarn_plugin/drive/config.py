@@ -42,9 +42,11 @@ def _tagged(owner: str, kind: Kind | AllocatorKind, registry: Registry, given: o
         raise ValueError(f"{owner} declares no journal tag for its parameters; report this to its author")
     if not isinstance(given, dict):
         raise ValueError(f"must be a table with the parameters of {owner}")
-    if "type" in given:
-        raise ValueError(f"type: {owner} has no such parameter; remove it")
-    return {**given, "type": tag}
+    fixed = kind.fixed if isinstance(kind, Kind) else {}
+    for name in ("type", *fixed):
+        if name in given:
+            raise ValueError(f"{name}: {owner} has no such parameter; remove it")
+    return {**given, **fixed, "type": tag}
 
 
 _FILES = {"cells": read_cells}

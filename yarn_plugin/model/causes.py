@@ -414,12 +414,13 @@ class LeaseRound:
     """A round in which GPUs were leased (Themis, thesis section 3.4.2.2).
 
     `opened_by`: "arrival", "lease-end", ... `gpus`: how many were allocated. `rhos`: everyone's finish-time fairness,
-    None if unbounded, the worst first. `bidders`: who was offered them and answered in time. `won`, `paid`: GPUs of
-    each application, by the auction and withheld as hidden payment. `leftover`: GPUs given to applications that were
-    not offered any. `idle`: how many nobody got, by reason. `gap`: how far the product of valuations may be from the
-    optimum, in nats; None if the policy has no auction. `work`: of the solver, in its own units. `error`: why the round
-    was without result. `set_aside`: the bids without which it was decided, since the auction failed on them.
-    `discounted`: the factor for the bids of each application whose rho is worse than it promised.
+    None if unbounded, the worst first, but those that are ahead last. `bidders`: who was offered them and answered in
+    time. `won`, `paid`: GPUs of each application, by the auction and withheld as hidden payment. `leftover`: GPUs
+    given to applications that were not offered any. `idle`: how many nobody got, by reason. `gap`: how far the product
+    of valuations may be from the optimum, in nats; None if the policy has no auction. `work`: of the solver, in its
+    own units. `error`: why the round was without result. `set_aside`: the bids without which it was decided, since the
+    auction failed on them. `discounted`: the factor for the bids of each application whose rho is worse than it
+    promised. `ahead`: who has had more than an equal part of the pool's GPU time.
     """
 
     round: int
@@ -437,6 +438,7 @@ class LeaseRound:
     error: str | None = None
     set_aside: tuple[BidSetAside, ...] = ()
     discounted: tuple[tuple[str, float], ...] = ()
+    ahead: tuple[str, ...] = ()
     kind: Literal["lease-round"] = "lease-round"
 
 

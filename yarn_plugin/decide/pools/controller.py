@@ -66,7 +66,8 @@ class Controller(Protocol):
 class Kind:
     """A kind of controller.
 
-    `parameters`: the type of its own settings, a frozen dataclass, or None. `tags`: a permanent name for each type that
+    `parameters`: the type of its own settings, a frozen dataclass, or None. `fixed`: those of them that a configuration
+    cannot set, as they are in pools configured now. `tags`: a permanent name for each type that
     it journals or sends (parameters, state, report, messages, problems, results); that of a state ends in its version,
     such as `auction/1`. `messages`: the tags of messages that it accepts from applications; `messages_of`: further
     ones, of a pool. `solvers`: a pure function for each problem, by the problem's tag; it may run long.
@@ -80,6 +81,7 @@ class Kind:
     make: Callable[[Pool, "Registry"], Controller]
     tags: Mapping[str, type]
     parameters: type | None = None
+    fixed: Mapping[str, object] = field(default_factory=dict)
     messages: frozenset[str] = frozenset()
     solvers: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
     policy_solvers: Mapping[str, Callable[["Registry", Any], object]] = field(default_factory=dict)

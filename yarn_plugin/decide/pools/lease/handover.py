@@ -12,7 +12,7 @@ from dataclasses import replace
 from yarn_plugin.decide.commands import ListContainers
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.pools.inputs import Input, Outcome
-from yarn_plugin.decide.pools.lease import leases
+from yarn_plugin.decide.pools.lease import leases, members
 from yarn_plugin.decide.pools.lease.state import Held
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.view import View
@@ -66,6 +66,9 @@ def update_machines(turn: Turn) -> None:
     if turn.state.machines is turn.inventory.by_machine:
         return
     before, now = dict(turn.state.machines), dict(turn.inventory.by_machine)
+    if before != now and turn.settings.rules > 1:
+        # An equal part has another size from now on.
+        members.count_until_now(turn)
     turn.change(machines=turn.inventory.by_machine)
     if before == now:
         return

@@ -18,6 +18,9 @@ THEMIS = "themis"
 """The policy with auctions; all others are modules of the contract `decide.policies.leasing`."""
 
 
+RULES: Literal[2] = 2
+"""By which pools decide that are configured now."""
+
 Entitlement = Literal["application", "user"]
 
 _ABOVE_ZERO = ("lease_s", "max_bidders", "max_apps", "max_demand", "max_gpus_per_user", "gpus_per_task")
@@ -49,6 +52,11 @@ class LeaseSettings:
     machine cannot use for whole tasks are not offered. Nor are, if the memory or vcores of a task are given, those for
     whose tasks the machine has no room now, such as next to containers of other pools.
 
+    `rules`: by which it decides, so that journals of earlier versions replay as they were written. 1, of earlier
+    versions: the worst reported rho bids first; where users count, N_avg forgets the time before others came and went;
+    unkept promises add up without a limit; a lost solver fails the round. 2: applications that are ahead come last (see
+    `service`); what unkept promises add up to is bounded; bids on which the solver is lost are set aside.
+
     Which GPUs: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).
     """
@@ -78,6 +86,7 @@ class LeaseSettings:
     task_vcores: int = 0
     partition: str = ""
     nodes: tuple[str, ...] = ()
+    rules: Literal[1, 2] = 1
 
     def __post_init__(self) -> None:
         """Check the values.
