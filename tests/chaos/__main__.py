@@ -9,7 +9,8 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.chaos.world import RARE, ViolationError, World
+from tests.chaos.checks import ViolationError
+from tests.chaos.world import RARE, World
 
 
 def play(seed, replays=True):
