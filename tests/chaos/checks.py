@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 
-from yarn_plugin.decide.commands import ListContainers, PoolStopped, RecordRound, SendToApp, SignalContainers
+from yarn_plugin.decide.commands import PoolStopped, RecordRound, SendToApp, SignalContainers
 from yarn_plugin.decide.events import AppSaid, Configured, ContainersListed, NodesChanged, Superseded
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease.inventory import inventory
@@ -397,6 +397,3 @@ def after_agent_decision(search, decided):
     search.live = decided.seq, state
     used = Counter(cell for _, attempt in state.attempts for cell in attempt.cells) if state is not None else Counter()
     require(max(used.values(), default=0) <= 1, "two trials have one GPU")
-
-
-__all__ = ["Ledger", "ListContainers", "ViolationError", "require"]

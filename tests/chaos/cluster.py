@@ -56,13 +56,13 @@ class Application:
 
 
 class Yarn:
-    """`away`: the ResourceManager does not answer. `changed`: counts the changes of what runs."""
+    """`away`: the ResourceManager does not answer. `claimed_at`: when an owner of the queues was last recorded."""
 
     def __init__(self, world, nodes):
         self.world, self.nodes = world, {node.id: node for node in (*nodes, MASTERS)}
         self.up = set(self.nodes)
         self.apps, self.properties = {}, {}
-        self.away, self.changed, self.claimed_at = False, 0, 0.0
+        self.away, self.claimed_at = False, 0.0
 
     # Who owns the queues.
 
@@ -138,7 +138,6 @@ class Yarn:
             return False
         one.cells, one.arbiter, one.ends, one.since = cells, arbiter, ends, self.world.now
         require(len(cells) == one.size[GPU], f"{container} has another number of GPUs than its request")
-        self.changed += 1
         return True
 
     def end(self, name, container, status):
@@ -196,7 +195,6 @@ class Yarn:
 
     def _complete(self, app, name, status):
         one = app.containers.pop(name)
-        self.changed += 1
         app.completed.append((name, status))
         if one.ends is not None:
             one.ends()

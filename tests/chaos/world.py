@@ -4,7 +4,7 @@ import random
 
 from tests.chaos import arbiter
 from tests.chaos.arbiter import POOL, RECONCILE_S, ArbiterProcess
-from tests.chaos.checks import ViolationError, require
+from tests.chaos.checks import require
 from tests.chaos.cluster import QUEUE, Yarn
 from tests.chaos.disk import Disk
 from tests.chaos.faults import Faults
@@ -262,6 +262,3 @@ def _search_settings(draws, settings):
         grace_s=settings.grace_s,
         rules=2,
     )
-
-
-__all__ = ["RARE", "ViolationError", "World"]

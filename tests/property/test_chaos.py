@@ -13,11 +13,12 @@ from tests.chaos.world import RARE
 SEEDS = range(100)
 
 
+@pytest.mark.timeout(1800)
 def test_whatever_breaks_no_gpu_is_leased_twice_and_everybody_finishes():
     reached = set()
     for seed in SEEDS:
-        # A replay of every step takes half of the time.
-        world, problem = play(seed, replays=seed % 10 == 0)
+        # A replay of every step takes a third of the time.
+        world, problem = play(seed, replays=seed % 20 == 0)
         assert problem is None, f"seed {seed}: {problem}; see python -m tests.chaos --trace {seed}"
         reached |= world.reached
     assert reached >= set(RARE), f"never reached: {set(RARE) - reached}"
@@ -34,6 +35,7 @@ def test_a_seed_is_the_same_run_whatever_the_hash_seed():
 
 
 @pytest.mark.matrix
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", REVERTS)
 def test_a_mend_that_is_taken_back_is_found(name):
     assert finder(name, range(200)) is not None
