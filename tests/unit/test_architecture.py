@@ -90,6 +90,7 @@ PUBLISHED = (
     "yarn_plugin.toml_files",
     "yarn_plugin.validation",
     "yarn_plugin.api.client",
+    "yarn_plugin.api.jobs",
     "yarn_plugin.api.wire",
     "yarn_plugin.journal",
     "yarn_plugin.observe.bounded",
@@ -244,10 +245,12 @@ def test_the_client_drags_in_nothing_of_the_service(house):
     parts = (
         "api",
         "api.client",
+        "api.jobs",
         "api.server_sent",
         "api.wire",
         "control_characters",
         "errors",
+        "model.resources",
         "quantities",
         "validation",
     )
