@@ -139,11 +139,16 @@ def write(
 
 
 def how_to_run(
-    spark: SparkSession, text: str, options: Options | None = None, slots: Sequence[float] = ()
+    spark: SparkSession,
+    text: str,
+    options: Options | None = None,
+    max_rows: int | None = None,
+    slots: Sequence[float] = (),
 ) -> list[HowToRun]:
     """Whether a query, or that of a statement that stores rows, would be planned now, and why not; nothing is run.
 
-    `slots`: tells it for each of these shares; without any, for the session's own. The causes are values of
+    `max_rows`: as of `collect`, whose earlier runs count. `slots`: tells it for each of these shares; without any, for
+    the session's own. The causes are values of
     `qoop.as_written.causes`; `qoop.as_written.wording` has their words, and what would change each.
     """
     parsed, options = _parsed(spark, text), _checked(options)
@@ -160,7 +165,8 @@ def how_to_run(
     elif executes_at_once(spark, parsed.text):
         return [AsWritten(parsed.cause or Unsupported(Construct.NO_QUERY))] * len(shares)
     else:
-        queries = [SessionQuery(spark, parsed, options)]
+        use = f"the first {max_rows} rows"
+        queries = [SessionQuery(spark, parsed, options, use=use, first=max_rows, in_copy=True)]
     every = [[query.how_to_run_at(share) for query in queries] for share in shares]
     return [next((one for one in hows if isinstance(one, AsWritten)), hows[0]) for hows in every]
 

@@ -33,6 +33,10 @@ MAX_SHARE = 1e9
 """Limit of --shares, in slots."""
 
 
+PRINTED_ROWS = 1000
+"""How many rows `qoop submit` prints by default; with fewer Spark may stop early."""
+
+
 def _now() -> Moment:
     now = datetime.now().astimezone()
     return Moment(now.replace(tzinfo=None), now)
@@ -107,7 +111,7 @@ def _plan(text: str, tables: str | None, shares: Sequence[float]) -> tuple[Plann
             planned = _planned(parse_statement(text, known.syntax), known, known.statistics)
         except UnknownTableError as problem:
             raise UnknownNameError(f"{problem} in Spark's catalog; give its directory with --tables") from None
-        return planned, how_in_session(known.session, text, slots=shares)
+        return planned, how_in_session(known.session, text, max_rows=PRINTED_ROWS + 1, slots=shares)
 
 
 def _planned(statement: Statement, catalogue: Catalogue, statistics: Callable[[str], TableStatistics]) -> PlannedQuery:

@@ -7,6 +7,8 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.api import execute, frame_of_query
+from qoop.as_written.causes import Construct, Unsupported
+from qoop.as_written.wording import with_remedy
 from qoop.engine.session import is_command, is_script, plain_sql, require_classic_session, syntax_of, with_substitutions
 from qoop.options import Options
 from qoop.parsing.parameters import with_arguments
@@ -77,7 +79,10 @@ class _Sql:
 
     def computed(self, frame: DataFrame, text: str | None, first: int | None = None) -> DataFrame:
         """A frame with the rows of one that this has made, replanned; all stages but the last have run."""
-        if vars(self._spark).get("sql") is not self or text is None:
+        is_installed = vars(self._spark).get("sql") is self
+        if is_installed and text is None:
+            self.options.warn(f"running as written: {with_remedy(Unsupported(Construct.PARAMETER))}")
+        if not is_installed or text is None:
             return DataFrame(frame._jdf, frame.sparkSession)
         logical = frame._jdf.queryExecution().logical()
         return frame_of_query(SessionQuery(self._spark, self._parsed(text), self.options, logical, first=first))

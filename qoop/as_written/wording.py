@@ -53,7 +53,10 @@ UNSUPPORTED: dict[Construct, tuple[str, str]] = {
         "move what it reads of the enclosing query to the SELECT that reads the CTE",
     ),
     Construct.HINT: ("the query has hints, which refer to its joins as written", "leave the hints out"),
-    Construct.PARAMETER: ("the query has a parameter, {about}", "write the value, or give it as args="),
+    Construct.PARAMETER: (
+        "an argument of the query has a type of which no literals are written",
+        "give a number, text, boolean or date, or write the value in the text",
+    ),
     Construct.VARIABLE: (
         "the query reads the session variable {about}, of whose type, or as NULL, no literals are written",
         "write its value, or declare it as an integer, STRING, BOOLEAN or DATE",

@@ -1,5 +1,6 @@
 """The parameters of a text: `:name` and `?`, with literals in their places."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -8,6 +9,9 @@ from typing import Any
 from sqlglot.tokenizer_core import TokenType
 
 from qoop.parsing.spark_sql import DIALECT
+
+PATH_BEFORE = re.compile(r"[\w`\])]$")
+"""What is before the colon of a path."""
 
 
 def with_arguments(text: str, arguments: Mapping[str, Any] | Sequence[Any]) -> str | None:
@@ -21,7 +25,7 @@ def with_arguments(text: str, arguments: Mapping[str, Any] | Sequence[Any]) -> s
     for place, token in enumerate(tokens):
         if token.token_type == TokenType.PLACEHOLDER:
             literal, last = _literal(next(in_order, None)), token
-        elif token.token_type == TokenType.COLON and _is_name(tokens, place, named):
+        elif token.token_type == TokenType.COLON and _is_name(text, tokens, place, named):
             last = tokens[place + 1]
             literal = _literal(named[last.text])
         else:
@@ -33,11 +37,12 @@ def with_arguments(text: str, arguments: Mapping[str, Any] | Sequence[Any]) -> s
     return written + text[end:]
 
 
-def _is_name(tokens: Sequence[Any], place: int, named: Mapping[str, Any]) -> bool:
+def _is_name(text: str, tokens: Sequence[Any], place: int, named: Mapping[str, Any]) -> bool:
     """Whether a parameter's name follows a colon at once, which is not that of `column:path`."""
     if place + 1 == len(tokens) or tokens[place + 1].text not in named:
         return False
-    return bool(tokens[place + 1].start == tokens[place].end + 1)
+    is_path = PATH_BEFORE.search(text, 0, tokens[place].start) is not None
+    return not is_path and bool(tokens[place + 1].start == tokens[place].end + 1)
 
 
 def _literal(value: Any) -> str | None:

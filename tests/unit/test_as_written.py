@@ -37,7 +37,6 @@ ADAPTER = TypeAdapter(AsWrittenCause)
 
 ABOUT = {
     Construct.CORRELATED_CTE: "best",
-    Construct.PARAMETER: ":low",
     Construct.VARIABLE: "f",
     Construct.TABLE_FUNCTION: "RANGE(10)",
     Construct.LATERAL: "LATERAL (SELECT ...)",
