@@ -26,7 +26,7 @@ def lapse(leases: Mapping[str, Entry], occupancy: Occupancy, at: float, settings
     """Revoke the leases that were not kept by their end, or `overtime_s` later."""
     changes = NO_CHANGES
     for entry in _ending(leases, occupancy, at - settings.overtime_s):
-        changes += revoke(entry, (), LeaseLapsed(), at, settings.grace_s, occupancy.cells)
+        changes += revoke(entry, (), LeaseLapsed(), at, settings.grace_s)
     return changes
 
 

@@ -32,7 +32,7 @@ def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, gra
         if unknown:
             raise PlanError(f"drop {drop.key!r}: it has no cell {min(unknown)!r}")
         if entry.is_started:
-            book.apply(revoke(entry, drop.cells, drop.cause, at, grace_s, book.occupancy.cells))
+            book.apply(revoke(entry, drop.cells, drop.cause, at, grace_s))
         else:
             book.apply(Changes({entry.key: None}))
     for change in plan.reclass:

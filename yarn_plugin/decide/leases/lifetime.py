@@ -9,7 +9,7 @@ from yarn_plugin.decide.allocators.plan import Holding
 from yarn_plugin.decide.leases.book import NO_CHANGES, Changes
 from yarn_plugin.decide.leases.occupancy import Occupancy, passing
 from yarn_plugin.decide.leases.state import Entry
-from yarn_plugin.decide.leases.told import told, told_cells
+from yarn_plugin.decide.leases.told import granted, told, told_cells
 from yarn_plugin.decide.pools.commands import CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
 from yarn_plugin.model.causes import Cause, LeasePlaced, LeaseReplaced
 from yarn_plugin.model.share import LeaseClass
@@ -24,7 +24,7 @@ def numbered(entry: Entry) -> tuple[Entry, str]:
 # Changes that its allocator wants.
 
 
-def revoke(entry: Entry, some: Collection[str], cause: Cause, at: float, grace_s: float, cells: Cells) -> Changes:
+def revoke(entry: Entry, some: Collection[str], cause: Cause, at: float, grace_s: float) -> Changes:
     """Revoke these cells of a lease that has started (empty: all): its holder has the grace period to vacate them."""
     leased = entry.leased
     leaving = tuple([cell for cell in leased.cells if not some or cell in some or cell in leased.leaving])
@@ -32,9 +32,8 @@ def revoke(entry: Entry, some: Collection[str], cause: Cause, at: float, grace_s
         return NO_CHANGES
     entry, id = numbered(entry)
     by = at + grace_s
-    shown = [holding for holding in leased.holdings if holding.cell in leaving]
     is_whole = len(leaving) == len(leased.holdings)
-    command = Revoke(id, entry.app, entry.id, by, cause, () if is_whole else told_cells(shown, cells))
+    command = Revoke(id, entry.app, entry.id, by, cause, () if is_whole else told_cells(entry, leaving))
     leased = replace(leased, leaving=leaving, by=by)
     # One command is open for each lease: the new one names all that is to be vacated.
     entry = replace(entry, leased=leased, revoke=command, revoked_at=at, lists_tell=None)
@@ -79,17 +78,17 @@ class Cut:
         return Changes({self.freed.key: self.entry}, self.commands)
 
 
-def cut(entry: Entry, lost: Iterable[str], cause: Cause, cells: Cells) -> Cut:
+def cut(entry: Entry, lost: Iterable[str], cause: Cause) -> Cut:
     """End a lease on these of its cells at once: they are free, or their next holder's."""
     leased, gone = entry.leased, set(lost)
     rest = tuple([holding for holding in leased.holdings if holding.cell not in gone])
-    mine = [holding for holding in leased.holdings if holding.cell in gone]
-    freed = Freed(entry.key, leased.claim, tuple([one.cell for one in mine]), is_over=not rest)
+    mine = tuple([cell for cell in leased.cells if cell in gone])
+    freed = Freed(entry.key, leased.claim, mine, is_over=not rest)
     leaving = tuple([cell for cell in leased.leaving if cell not in gone])
     commands: tuple[LeaseEnded, ...] = ()
     if entry.is_started:
         entry, id = numbered(entry)
-        commands = (LeaseEnded(id, entry.app, entry.id, told_cells(mine, cells) if rest else (), cause),)
+        commands = (LeaseEnded(id, entry.app, entry.id, told_cells(entry, mine) if rest else (), cause),)
     if not rest:
         return Cut(None, commands, freed)
     by = leased.by if leaving else None
@@ -97,11 +96,11 @@ def cut(entry: Entry, lost: Iterable[str], cause: Cause, cells: Cells) -> Cut:
     return Cut(entry if leaving else replace(entry, revoke=None, revoked_at=None), commands, freed)
 
 
-def end_all(entries: Iterable[Entry], causes: Mapping[str, Cause], cells: Cells) -> tuple[Changes, tuple[Freed, ...]]:
+def end_all(entries: Iterable[Entry], causes: Mapping[str, Cause]) -> tuple[Changes, tuple[Freed, ...]]:
     """End these leases, each for its application's reason."""
     changes, freed = NO_CHANGES, []
     for entry in entries:
-        ended = cut(entry, entry.leased.cells, causes[entry.app], cells)
+        ended = cut(entry, entry.leased.cells, causes[entry.app])
         changes += ended.changes()
         freed.append(ended.freed)
     return changes, tuple(freed)
@@ -140,16 +139,17 @@ def _start(
         old: Entry | None = leases[key]
         assert old is not None
         if holdings:
-            part = cut(old, [holding.cell for holding in holdings], LeaseReplaced(), cells)
+            part = cut(old, [holding.cell for holding in holdings], LeaseReplaced())
             passed_over, old = passed_over + part.changes(), part.entry
             freed.append(part.freed)
         if old is not None:
             # After the grant: its holder learns first where it may move to.
-            revoked += revoke(old, (), LeaseReplaced(), at, grace_s, cells)
+            revoked += revoke(old, (), LeaseReplaced(), at, grace_s)
     grants: dict[tuple[str, str, float], list[Entry]] = {}
     for entry in gang:
         waited = round(at - entry.leased.placed_at, 6)
-        started = replace(entry, leased=replace(entry.leased, started_at=at, replaces=None))
+        leased = replace(entry.leased, started_at=at, replaces=None)
+        started = replace(entry, leased=leased, granted=granted(entry, cells))
         grants.setdefault((entry.app, entry.leased.note, waited), []).append(started)
     begun: dict[str, Entry | None] = {}
     commands = []

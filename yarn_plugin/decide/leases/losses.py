@@ -54,7 +54,7 @@ def break_cells(leases: Mapping[str, Entry], occupancy: Occupancy, changed: Iter
     changes, freed = NO_CHANGES, []
     for entry in entries:
         where = lost.get(entry.key, [entry.leased.cells[0]])[0]
-        ended = cut(entry, lost[entry.key] if entry.is_started else entry.leased.cells, _lost(where), cells)
+        ended = cut(entry, lost[entry.key] if entry.is_started else entry.leased.cells, _lost(where))
         changes += ended.changes()
         freed.append(ended.freed)
     return changes + Changes(happened=(Broken(tuple(freed)),)) if freed else NO_CHANGES
@@ -95,7 +95,7 @@ def end_gone(leases: Mapping[str, Entry], occupancy: Occupancy, gone: Iterable[C
     for claim in gone:
         for key in sorted(occupancy.by_app.get(claim[0], ())):
             if leases[key].leased.claim == claim:
-                ended = cut(leases[key], leases[key].leased.cells, AppEnded(claim[0]), occupancy.cells)
+                ended = cut(leases[key], leases[key].leased.cells, AppEnded(claim[0]))
                 changes += ended.changes()
                 freed.append(ended.freed)
     return changes + Changes(happened=(Vacated(tuple(freed)),)) if freed else NO_CHANGES

@@ -36,7 +36,11 @@ class Tally:
             self.counts[cell] = count
             totals = self.totals.setdefault(cell, {})
             for name, amount in amounts:
-                totals[name] = totals.get(name, 0) + sign * amount
+                total = totals.get(name, 0) + sign * amount
+                if total:
+                    totals[name] = total
+                else:
+                    del totals[name]
         if not holding.amounts:
             left = self.whole.get(holding.cell, 0) + sign
             if left:
@@ -112,7 +116,10 @@ class Occupancy:
     def moved(self, cells: Cells, leases: Mapping[str, Entry], changed: Iterable[str]) -> "Occupancy":
         """The occupancy of these leases with other cells, after leases of broken ones have ended. `changed`: the nodes
         that differ; leases of other nodes are not looked at."""
-        if self.cells is not cells and any(self.in_or_around(node) for node in changed):
+        around = {above for node in changed for above in cells.paths.get(node, ())}
+        if self.cells is not cells and (
+            not around.isdisjoint(self.on_cell) or any(self.in_or_around(node) for node in changed)
+        ):
             return Occupancy(cells, leases)
         self.cells = cells
         return self
@@ -269,5 +276,5 @@ def _passing(old: Sequence[Holding], new: Sequence[Holding], cells: Cells) -> li
     return [
         holding
         for holding in old
-        if holding.cell in mine or any(mine.get(above, False) for above in cells.paths[holding.cell])
+        if holding.cell in mine or any(mine.get(above, False) for above in cells.paths.get(holding.cell, ()))
     ]

@@ -21,7 +21,8 @@ class Entry:
     `lists_tell`, whether container lists tell when they are vacated (see `handover`; None: not looked at yet).
 
     `is_placed`: it was seen in use, or is no longer expected to be; `listed_at`: when containers were last listed once
-    more before that is decided. `told_end`: the end of which the allocator was told that it comes.
+    more before that is decided. `granted`: of its cells that are no single GPUs, what its application knows them by:
+    the GPUs that they had when it started. `told_end`: the end of which the allocator was told that it comes.
     """
 
     leased: Leased
@@ -32,6 +33,7 @@ class Entry:
     lists_tell: bool | None = None
     is_placed: bool = False
     listed_at: float | None = None
+    granted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     told_end: float | None = None
 
     @property

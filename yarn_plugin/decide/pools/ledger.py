@@ -97,7 +97,11 @@ class LedgerController:
         ended: tuple[Command, ...] = ()
         if state.allocator != self._settings.allocator:
             state, ended = self._end_all(state, LeaseDropped("another allocator decides for the pool now"))
-        cells = known.cells if known is not None and known.topology is view.topology else cells_of_pool(view.topology, self._settings)
+        cells = (
+            known.cells
+            if known is not None and known.topology is view.topology
+            else cells_of_pool(view.topology, self._settings)
+        )
         call = _Call(self._pool, self._settings, self._allocator, state, view, at, cells, known)
         call.look()
         call.take(what)
@@ -110,7 +114,7 @@ class LedgerController:
     def _end_all(self, state: LedgerState, cause: Cause) -> tuple[LedgerState, tuple[Command, ...]]:
         """End all leases at once, and forget what the allocator knows: it begins anew, if it ever does."""
         entries = state.ledger.leases.values()
-        changes, _ = end_all(entries, {entry.app: cause for entry in entries}, Cells())
+        changes, _ = end_all(entries, {entry.app: cause for entry in entries})
         timers = [SetTimer(NEXT, None), *(SetTimer(WAKE + key, None) for key in state.ledger.wakes)]
         return replace(self.initial_state(), ledger=Ledger(state.ledger.counter)), (*changes.commands, *timers)
 
