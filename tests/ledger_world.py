@@ -3,6 +3,7 @@ every step."""
 
 from dataclasses import dataclass, field
 
+from tests.toys.registry import TOYS
 from tests.toys.stage import Simulated, admitted
 from yarn_plugin.decide.events import (
     AppsChanged,
@@ -37,8 +38,9 @@ class LedgerWorld:
     held: dict = field(default_factory=dict)
 
     @staticmethod
-    def of(allocator, *nodes, settings=None, solves=True, journal=None, **parameters):
-        stage = Simulated(pool(allocator, settings, **parameters), solves=solves, journal=journal)
+    def of(allocator, *nodes, settings=None, solves=True, journal=None, registry=TOYS, **parameters):
+        given = pool(allocator, settings, **parameters)
+        stage = Simulated(given, solves=solves, journal=journal, registry=registry)
         world = LedgerWorld(stage)
         world.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
         world.take(NodesChanged(nodes, ()))

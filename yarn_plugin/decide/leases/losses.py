@@ -1,5 +1,6 @@
 """Cells that break or go, and claims that leave: their leases end at once."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from yarn_plugin.decide.allocators.cells import Cells
@@ -19,8 +20,9 @@ def known_nodes(cells: Cells) -> dict[str, KnownNode]:
         node = cells.node_of(cell)
         if node is not None:
             broken.setdefault(node, []).append(cell)
+    usable = Counter(place.machine for gpu, place in cells.gpus.items() if gpu not in cells.broken)
     return {
-        node.id: KnownNode(node.parent, node.capacity, tuple(sorted(broken.get(node.id, ()))))
+        node.id: KnownNode(node.parent, node.capacity, usable[node.id], tuple(sorted(broken.get(node.id, ()))))
         for node in cells.at(NODE)
     }
 

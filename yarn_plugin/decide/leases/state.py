@@ -47,6 +47,12 @@ class Entry:
         return self.leased.claim[0]
 
     @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs that it holds as a whole."""
+        whole = (one.cell for one in self.leased.holdings if not one.amounts)
+        return tuple([gpu for cell in whole for gpu in self.granted.get(cell, (cell,))])
+
+    @property
     def is_started(self) -> bool:
         """Whether its application was granted it."""
         return self.leased.started_at is not None
@@ -54,10 +60,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """A node as the allocator knows it: its parent, its capacity, and which cells of it are broken."""
+    """A node as the allocator knows it: its parent, its capacity, its usable GPUs, and which cells of it are broken."""
 
     parent: str | None
     capacity: Resources
+    gpus: int = 0
     broken: tuple[str, ...] = ()
 
 
