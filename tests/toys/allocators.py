@@ -55,12 +55,14 @@ def by_name(names):
 
 @dataclass(frozen=True, slots=True)
 class InTurnState:
-    """`counter`: of keys. `wants`, `asked`: by application. `order`: of applications, from the worker."""
+    """`counter`: of keys. `wants`, `asked`: by application. `order`: of applications, from the worker. `turns`: how
+    often each has been served: who has had the fewest is next."""
 
     counter: int = 0
     wants: dict[str, int] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
+    turns: dict[str, int] = field(default_factory=dict)
     heard: int = 0
 
 
@@ -143,6 +145,7 @@ class InTurn:
                     drops += victims
                 if found is None:
                     continue
+                state = replace(state, turns={**state.turns, key[0]: state.turns.get(key[0], 0) + 1})
                 until = None if self._settings.lease_s is None else seen.at + self._settings.lease_s
                 for member, holdings in enumerate(found):
                     state = replace(state, counter=state.counter + 1)

@@ -317,6 +317,15 @@ def test_a_lease_goes_on_until_the_one_that_replaces_it_starts(world):
     assert world.entry("k").leased.phase == "held"
 
 
+def test_without_a_grace_period_what_is_replaced_ends_at_once():
+    world = World.start(grace_s=0.0)
+    world.place("k", world.a, "n1/0", "n1/1")
+    assert kinds(world.place("l", world.a, "n1/1", "n2/0", replaces="k")) == [
+        "LeaseEnded", "Grant", "Revoke", "LeaseEnded",
+    ]  # fmt: skip
+    assert world.leases() == {world.a: ["n1/1", "n2/0"]}
+
+
 # Ends.
 
 

@@ -110,16 +110,19 @@ def end_all(entries: Iterable[Entry], causes: Mapping[str, Cause]) -> tuple[Chan
 
 
 def start_vacated(leases: Mapping[str, Entry], occupancy: Occupancy, at: float, grace_s: float) -> Changes:
-    """Start the leases, or gangs, whose cells are all vacated, one after the other: the first that can."""
-    gangs: dict[str, list[Entry]] = {}
-    waiting = sorted((leases[key] for key in occupancy.waiting), key=lambda one: (one.leased.placed_at, one.key))
-    for entry in waiting:
-        gangs.setdefault(f"gang {entry.leased.gang}" if entry.leased.gang else f"lease {entry.key}", []).append(entry)
-    for gang in gangs.values():
-        passed = _passing(gang, leases, occupancy.cells)
-        if occupancy.can_start(gang, passed):
-            return _start(gang, passed, leases, occupancy.cells, at, grace_s)
-    return NO_CHANGES
+    """Start the leases, or gangs, whose cells are all vacated, in the order in which they were placed."""
+    gangs: dict[tuple[str, str], list[Entry]] = {}
+    for entry in sorted((leases[key] for key in occupancy.waiting), key=lambda one: (one.leased.placed_at, one.key)):
+        gang = entry.leased.gang
+        gangs.setdefault(("lease", entry.key) if gang is None else ("gang", gang), []).append(entry)
+    passed = {name: _passing(gang, leases, occupancy.cells) for name, gang in gangs.items()}
+    starting = occupancy.which_can_start([(gang, passed[name]) for name, gang in gangs.items()])
+    if not any(starting):
+        return NO_CHANGES
+    started = [name for name, can_start in zip(gangs, starting, strict=True) if can_start]
+    entries = [entry for name in started for entry in gangs[name]]
+    passing_over = {key: held for name in started for key, held in passed[name].items()}
+    return _start(entries, passing_over, leases, occupancy.cells, at, grace_s)
 
 
 Passing = dict[str, list[Holding]]
@@ -132,7 +135,7 @@ def _passing(gang: Sequence[Entry], leases: Mapping[str, Entry], cells: Cells) -
 
 
 def _start(
-    gang: Sequence[Entry], passed: Passing, leases: Mapping[str, Entry], cells: Cells, at: float, grace_s: float
+    entries: Sequence[Entry], passed: Passing, leases: Mapping[str, Entry], cells: Cells, at: float, grace_s: float
 ) -> Changes:
     passed_over, revoked, freed = NO_CHANGES, NO_CHANGES, []
     for key, holdings in passed.items():
@@ -146,7 +149,7 @@ def _start(
             # After the grant: its holder learns first where it may move to.
             revoked += revoke(old, (), LeaseReplaced(), at, grace_s)
     grants: dict[tuple[str, str, float], list[Entry]] = {}
-    for entry in gang:
+    for entry in entries:
         waited = round(at - entry.leased.placed_at, 6)
         leased = replace(entry.leased, started_at=at, replaces=None)
         started = replace(entry, leased=leased, granted=granted(entry, cells))

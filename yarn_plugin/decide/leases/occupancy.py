@@ -243,27 +243,46 @@ class Occupancy:
         passed = [] if replaced is None else _passing(replaced.leased.staying, holdings, cells)
         return self._try(self.later, passed, holdings)
 
-    def can_start(self, gang: Sequence[Entry], passed: Mapping[str, Sequence[Holding]]) -> bool:
-        """Whether the cells of these leases are vacated, but for those that are passed over to them."""
-        removed = [holding for holdings in passed.values() for holding in holdings]
-        return self._try(self.now, removed, [held for entry in gang for held in entry.leased.holdings]) is None
+    def which_can_start(self, gangs: Sequence[tuple[Sequence[Entry], Mapping[str, Sequence[Holding]]]]) -> list[bool]:
+        """Which of these gangs can start now, beside those before them that can: the cells of their leases are vacated,
+        but for those that are passed over to them."""
+        found, done = [], list[tuple[Holding, int]]()
+        for gang, passed in gangs:
+            removed = [holding for holdings in passed.values() for holding in holdings]
+            added = [holding for entry in gang for holding in entry.leased.holdings]
+            reason, steps = self._add(self.now, removed, added)
+            found.append(reason is None)
+            if reason is None:
+                done += steps
+            else:
+                self._undo(self.now, steps)
+        self._undo(self.now, done)
+        return found
 
     def _try(self, tally: Tally, removed: Sequence[Holding], added: Sequence[Holding]) -> str | None:
+        reason, steps = self._add(tally, removed, added)
+        self._undo(tally, steps)
+        return reason
+
+    def _add(
+        self, tally: Tally, removed: Sequence[Holding], added: Sequence[Holding]
+    ) -> tuple[str | None, list[tuple[Holding, int]]]:
+        """Why these do not fit instead of others, and what was counted to find that out."""
         done: list[tuple[Holding, int]] = []
-        reason = None
         for holding in removed:
             tally.add(self.cells, holding, -1)
-            done.append((holding, 1))
+            done.append((holding, -1))
         for holding in added:
             reason = tally.refusal(self.cells, holding)
             if reason is not None:
-                reason = f"{holding.cell}: {reason}"
-                break
+                return f"{holding.cell}: {reason}", done
             tally.add(self.cells, holding)
-            done.append((holding, -1))
+            done.append((holding, 1))
+        return None, done
+
+    def _undo(self, tally: Tally, done: Sequence[tuple[Holding, int]]) -> None:
         for holding, sign in reversed(done):
-            tally.add(self.cells, holding, sign)
-        return reason
+            tally.add(self.cells, holding, -sign)
 
 
 def passing(old: Sequence[Holding], new: Entry, cells: Cells) -> list[Holding]:

@@ -5,7 +5,7 @@ the allocator hears what happened, one event after the other, and its plans are 
 it did not keep, containers beyond leases, and the timer.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -208,6 +208,7 @@ class _Call:
         self._close_questions(())
         self._take_back(listed)
         self._settle(list(self.book.occupancy.leaving))
+        self._start()
         self.book.apply(ends.expire(self.book.leases, self.book.occupancy, self._at, self._settings))
 
     def _wake(self, key: str) -> None:
@@ -249,16 +250,20 @@ class _Call:
             signals = excess.signal(known, leases, occupancy, found, self._view.topology, self._at)
             self.book.apply(Changes(commands=signals))
 
-    def _settle(self, leaving: list[str]) -> None:
-        """End what is vacated of these leases, then start what waited for it."""
-        entries = [self.book.leases[key] for key in leaving]
-        for entry in sorted(entries, key=lambda one: (one.leased.by or 0.0, one.key)):
-            self.book.apply(handover.end_vacated(entry, self.book.occupancy, self._in_use, self._at))
-        while self.book.occupancy.waiting:
-            started = start_vacated(self.book.leases, self.book.occupancy, self._at, self._settings.grace_s)
-            if not started.leases:
-                break
-            self.book.apply(started)
+    def _settle(self, keys: Iterable[str]) -> None:
+        """End what is vacated of these leases, then start what waited for it, which may revoke what it replaces."""
+        while entries := [self.book.leases[key] for key in keys]:
+            for entry in sorted(entries, key=lambda one: (one.leased.by or 0.0, one.key)):
+                self.book.apply(handover.end_vacated(entry, self.book.occupancy, self._in_use, self._at))
+            self._start()
+            keys = self._just_revoked()
+
+    def _start(self) -> None:
+        if self.book.occupancy.waiting:
+            self.book.apply(start_vacated(self.book.leases, self.book.occupancy, self._at, self._settings.grace_s))
+
+    def _just_revoked(self) -> list[str]:
+        return [key for key in self.book.occupancy.leaving if self.book.leases[key].lists_tell is None]
 
     # What the allocator decides.
 
@@ -276,11 +281,11 @@ class _Call:
             self._tell(self.book.happened.pop(0))
 
     def _tell(self, what: What) -> None:
-        before = set(self.book.occupancy.leaving)
         self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), what)
         execute(self.book, plan, self._claims, self._at, self._settings.grace_s)
         self._send(plan)
-        self._settle(sorted(self.book.occupancy.leaving - before))
+        self._start()
+        self._settle(self._just_revoked())
 
     def _seen(self) -> Seen:
         leases, occupancy = LeasesSeen(self.book.leases), self.book.occupancy
@@ -311,9 +316,8 @@ class _Call:
 
     def end_leases(self) -> None:
         """Revoke leases that were not kept by their end; then look for containers beyond leases."""
-        before = set(self.book.occupancy.leaving)
         self.book.apply(ends.lapse(self.book.leases, self.book.occupancy, self._at, self._settings))
-        self._settle(sorted(self.book.occupancy.leaving - before))
+        self._settle(self._just_revoked())
         self.let_allocator_decide()
         found, commands = excess.find_excess(
             self._ledger.excess,
