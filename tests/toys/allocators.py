@@ -116,9 +116,10 @@ class InTurn:
 
     def _order(self, state, seen):
         rank = {app: place for place, app in enumerate(state.order)}
-        claims = list(seen.claims)
+        turns = state.turns
         return sorted(
-            claims, key=lambda key: (-seen.claims[key].weight, rank.get(key[0], len(rank)), claims.index(key))
+            seen.claims,
+            key=lambda key: (-seen.claims[key].weight, turns.get(key[0], 0), rank.get(key[0], len(rank))),
         )
 
     def _serve(self, state, seen):
@@ -133,9 +134,7 @@ class InTurn:
             if key[0] in state.wants:
                 wanted = [Resources.of({GPU: state.wants[key[0]]})]
             replaces = held[0].key if len(held) == 1 and held[0].started_at is not None else None
-            if held and (
-                before == 0 or replaces is None or replaces in {lease.replaces for lease in seen.leases.values()}
-            ):
+            if held and (before == 0 or replaces is None):
                 continue
             for number, resources in enumerate(wanted[:before] if held else wanted):
                 pods = 1 if claim.gang is None else claim.gang.pods

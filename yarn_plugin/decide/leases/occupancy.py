@@ -87,6 +87,7 @@ class Occupancy:
         self.by_id: dict[str, str] = {}
         self.on_cell: dict[str, set[str]] = {}
         self.ends: dict[float, set[str]] = {}
+        self.untold: dict[float, set[str]] = {}
         self._gpus_on: dict[tuple[str, str], int] = {}
         for entry in leases.values():
             self._note_replaced(entry, 1)
@@ -169,8 +170,10 @@ class Occupancy:
             change(self.leaving, key)
         groups: list[tuple[dict, object]] = [(self.by_app, entry.app)]  # type: ignore[type-arg]
         groups += [(self.on_cell, cell) for cell in leased.cells]
-        if leased.until is not None and entry.is_started:
+        if leased.until is not None and leased.phase == "held":
             groups.append((self.ends, leased.until))
+            if entry.told_end != leased.until:
+                groups.append((self.untold, leased.until))
         for group, name in groups:
             change(group.setdefault(name, set()), key)
             if not group[name]:

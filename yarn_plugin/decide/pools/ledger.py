@@ -22,7 +22,7 @@ from yarn_plugin.decide.leases.execution import execute
 from yarn_plugin.decide.leases.lifetime import end_all, start_vacated
 from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.leases.settings import LedgerSettings
-from yarn_plugin.decide.leases.state import Entry, Ledger, Problem, key_of
+from yarn_plugin.decide.leases.state import Ledger, Problem, key_of
 from yarn_plugin.decide.pools import inputs
 from yarn_plugin.decide.pools.commands import Command, SetTimer, Solve
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -64,10 +64,13 @@ class LedgerState:
 class _Known:
     """What follows from the last call, for a controller that is kept: recognised by the values that it follows from."""
 
-    topology: Topology
+    view: View
+    ledger: Ledger
     cells: Cells
-    leases: Mapping[str, Entry]
     occupancy: Occupancy
+    claims: Mapping[ClaimKey, Claim]
+    steering: handover.Steering
+    in_use: handover.InUse
 
 
 class LedgerController:
@@ -99,7 +102,7 @@ class LedgerController:
             state, ended = self._end_all(state, LeaseDropped("another allocator decides for the pool now"))
         cells = (
             known.cells
-            if known is not None and known.topology is view.topology
+            if known is not None and known.view.topology is view.topology
             else cells_of_pool(view.topology, self._settings)
         )
         call = _Call(self._pool, self._settings, self._allocator, state, view, at, cells, known)
@@ -108,7 +111,7 @@ class LedgerController:
         call.let_allocator_decide()
         call.end_leases()
         state, commands = call.ended()
-        self._known = _Known(view.topology, cells, state.ledger.leases, call.book.occupancy)
+        self._known = call.known(state)
         return state, (*ended, *commands)
 
     def _end_all(self, state: LedgerState, cause: Cause) -> tuple[LedgerState, tuple[Command, ...]]:
@@ -141,13 +144,31 @@ class _Call:
         self._settings, self._allocator, self._view, self._at, self._cells = settings, allocator, view, at, cells
         self._name, self._ledger, self._allocated = state.allocator, state.ledger, state.allocated
         self._timers: list[Command] = []
-        occupancy = known.occupancy if known is not None and known.leases is state.ledger.leases else None
+        self._claims: Mapping[ClaimKey, Claim] = {}
+        self._known = known
+        occupancy = known.occupancy if known is not None and known.ledger.leases is state.ledger.leases else None
         self.book = Book(pool, state.ledger, cells, occupancy)
-        self._steering = handover.Steering(
-            view.steering, {one.app: one.yarn_app for one in view.claims if one.is_registered and one.yarn_app}
-        )
-        self._in_use = handover.gpus_in_use(view.use, view.topology)
         self._has_same_cells = occupancy is not None and occupancy.cells is cells
+        before = None if known is None else known.view
+        if (
+            known is not None
+            and before is not None
+            and before.claims is view.claims
+            and before.steering == view.steering
+        ):
+            self._steering = known.steering
+        else:
+            apps = {one.app: one.yarn_app for one in view.claims if one.is_registered and one.yarn_app}
+            self._steering = handover.Steering(view.steering, apps)
+        if known is not None and known.view.use is view.use and known.view.topology is view.topology:
+            self._in_use = known.in_use
+        else:
+            self._in_use = handover.gpus_in_use(view.use, view.topology)
+
+    def known(self, state: LedgerState) -> _Known:
+        """What the next call may begin with."""
+        occupancy = self.book.occupancy
+        return _Known(self._view, state.ledger, self._cells, occupancy, self._claims, self._steering, self._in_use)
 
     # What follows from the view.
 
@@ -156,18 +177,26 @@ class _Call:
         if not self._ledger.has_begun:
             self.book.happened.append(happenings.Began())
         changed_cells = self._take_cells()
-        claims = update(self._ledger.claims, self._view.claims)
-        self.book.apply(losses.end_gone(self.book.leases, self.book.occupancy, claims.gone))
-        self._ledger = replace(self._ledger, claims=claims.claims)
-        self._claims: dict[ClaimKey, Claim] = {key_of(claim): claim for claim in claims.claims}
+        changed_claims = self._take_claims()
         self.book.occupancy.crowded = frozenset(self._ledger.crowded)
         crowded = room.crowded(self.book.occupancy, self._view.node_used, self._settings)
         self.book.occupancy.crowded = frozenset(crowded)
         moved = sorted(set(crowded) ^ set(self._ledger.crowded))
         self._ledger = replace(self._ledger, crowded=crowded)
-        if self._ledger.has_begun and (claims.changed or changed_cells or moved):
-            self.book.happened.append(happenings.Changed(claims.changed, (*changed_cells, *moved)))
+        if self._ledger.has_begun and (changed_claims or changed_cells or moved):
+            self.book.happened.append(happenings.Changed(changed_claims, (*changed_cells, *moved)))
         self._ledger = replace(self._ledger, has_begun=True)
+
+    def _take_claims(self) -> tuple[ClaimKey, ...]:
+        known = self._known
+        if known is not None and known.view.claims is self._view.claims and known.ledger.claims is self._ledger.claims:
+            self._claims = known.claims
+            return ()
+        claims = update(self._ledger.claims, self._view.claims)
+        self.book.apply(losses.end_gone(self.book.leases, self.book.occupancy, claims.gone))
+        self._ledger = replace(self._ledger, claims=claims.claims)
+        self._claims = {key_of(claim): claim for claim in claims.claims}
+        return claims.changed
 
     def _take_cells(self) -> tuple[str, ...]:
         if self._has_same_cells:
@@ -339,7 +368,7 @@ class _Call:
 
     def _deadlines(self) -> Iterator[float]:
         book, settings = self.book, self._settings
-        yield from ends.deadlines(book.leases, book.occupancy, settings)
+        yield from ends.deadlines(book.occupancy, settings)
         for key in book.occupancy.leaving:
             if (by := book.leases[key].leased.by) is not None:
                 yield by
