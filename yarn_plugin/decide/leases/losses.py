@@ -77,7 +77,7 @@ def _beyond(
         tally = alone.now if entry.is_started else alone.later
         for holding in entry.leased.holdings:
             if tally.refusal(cells, holding) is None:
-                tally.add(cells, holding)
+                tally.add(cells, [holding])
             else:
                 found.append((entry.key, holding.cell))
     return found

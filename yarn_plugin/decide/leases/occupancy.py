@@ -20,33 +20,46 @@ class Tally:
         self.counts: dict[str, int] = {}
         self.whole: dict[str, int] = {}
 
-    def add(self, cells: Cells, holding: Holding, sign: int = 1) -> None:
-        """Count a holding, or no longer (`sign` -1)."""
-        path = cells.paths.get(holding.cell)
-        if path is None:
-            # A cell that is gone: its lease is about to end.
-            return
-        amounts = holding.amounts or cells[holding.cell].capacity
-        for cell in path:
-            count = self.counts.get(cell, 0) + sign
-            if not count:
-                self.counts.pop(cell, None)
-                self.totals.pop(cell, None)
+    def add(self, cells: Cells, holdings: Sequence[Holding], sign: int = 1) -> None:
+        """Count holdings, or no longer (`sign` -1). Cells that several of them lie in are changed once."""
+        inside: dict[str, tuple[int, dict[str, int]]] = {}
+        for holding in holdings:
+            cell = holding.cell
+            path = cells.paths.get(cell)
+            if path is None:
+                # A cell that is gone: its lease is about to end.
                 continue
-            self.counts[cell] = count
-            totals = self.totals.setdefault(cell, {})
-            for name, amount in amounts:
-                total = totals.get(name, 0) + sign * amount
-                if total:
-                    totals[name] = total
+            amounts = (holding.amounts or cells[cell].capacity).amounts
+            self._change(cell, sign, amounts, sign)
+            if not holding.amounts:
+                left = self.whole.get(cell, 0) + sign
+                if left:
+                    self.whole[cell] = left
                 else:
-                    del totals[name]
-        if not holding.amounts:
-            left = self.whole.get(holding.cell, 0) + sign
-            if left:
-                self.whole[holding.cell] = left
+                    del self.whole[cell]
+            if len(path) > 1:
+                count, total = inside.get(path[1], (0, {}))
+                for name, amount in amounts:
+                    total[name] = total.get(name, 0) + amount
+                inside[path[1]] = count + 1, total
+        for parent, (count, total) in inside.items():
+            for cell in cells.paths[parent]:
+                self._change(cell, sign * count, total.items(), sign)
+
+    def _change(self, cell: str, count: int, amounts: Iterable[tuple[str, int]], sign: int) -> None:
+        count += self.counts.get(cell, 0)
+        if not count:
+            self.counts.pop(cell, None)
+            self.totals.pop(cell, None)
+            return
+        self.counts[cell] = count
+        totals = self.totals.setdefault(cell, {})
+        for name, amount in amounts:
+            total = totals.get(name, 0) + sign * amount
+            if total:
+                totals[name] = total
             else:
-                self.whole.pop(holding.cell, None)
+                totals.pop(name, None)
 
     def has_whole(self, cells: Cells, cell: str) -> bool:
         """Whether a cell, or one that contains it, is held as a whole."""
@@ -92,7 +105,7 @@ class Occupancy:
         for entry in leases.values():
             self._note_replaced(entry, 1)
         for entry in leases.values():
-            self._count(entry, 1)
+            self._count(entry, _has_now(entry), self._keeps(entry), 1)
             self._note(entry, 1)
 
     # Changes.
@@ -103,16 +116,19 @@ class Occupancy:
         replaced = {entry.leased.replaces for entry in (*before, *after)} - changed
         # Whether they count later changes with the leases that replace them.
         others = [leases[key] for key in sorted(key for key in replaced if key is not None) if key in leases]
-        for entry in (*before, *others):
-            self._count(entry, -1)
+        old = {entry.key: (entry, _has_now(entry), self._keeps(entry)) for entry in (*before, *others)}
         for entry in before:
             self._note(entry, -1)
             self._note_replaced(entry, -1)
         for entry in after:
             self._note(entry, 1)
             self._note_replaced(entry, 1)
-        for entry in (*after, *others):
-            self._count(entry, 1)
+        new = {entry.key: (entry, _has_now(entry), self._keeps(entry)) for entry in (*after, *others)}
+        for known, others_known, sign in ((old, new, -1), (new, old, 1)):
+            for key, (entry, has, keeps) in known.items():
+                _, has_too, keeps_too = others_known.get(key, (None, None, None))
+                # What a change has left alone is the same object.
+                self._count(entry, () if has is has_too else has, () if keeps is keeps_too else keeps, sign)
 
     def moved(self, cells: Cells, leases: Mapping[str, Entry], changed: Iterable[str]) -> "Occupancy":
         """The occupancy of these leases with other cells, after leases of broken ones have ended. `changed`: the nodes
@@ -125,15 +141,12 @@ class Occupancy:
         self.cells = cells
         return self
 
-    def _count(self, entry: Entry, sign: int) -> None:
-        leased = entry.leased
-        if entry.is_started:
-            for holding in leased.holdings:
-                self.now.add(self.cells, holding, sign)
-                for gpu in () if holding.amounts else self.cells.gpus_in(holding.cell):
-                    self._on_node(entry.app, self.cells.gpus[gpu].machine, sign)
-        for holding in self._keeps(entry):
-            self.later.add(self.cells, holding, sign)
+    def _count(self, entry: Entry, has: Sequence[Holding], keeps: Sequence[Holding], sign: int) -> None:
+        self.now.add(self.cells, has, sign)
+        self.later.add(self.cells, keeps, sign)
+        for holding in has:
+            for gpu in () if holding.amounts else self.cells.gpus_in(holding.cell):
+                self._on_node(entry.app, self.cells.gpus[gpu].machine, sign)
 
     def _keeps(self, entry: Entry) -> Sequence[Holding]:
         other = self.replaced.get(entry.key)
@@ -271,21 +284,23 @@ class Occupancy:
         self, tally: Tally, removed: Sequence[Holding], added: Sequence[Holding]
     ) -> tuple[str | None, list[tuple[Holding, int]]]:
         """Why these do not fit instead of others, and what was counted to find that out."""
-        done: list[tuple[Holding, int]] = []
-        for holding in removed:
-            tally.add(self.cells, holding, -1)
-            done.append((holding, -1))
+        done = [(holding, -1) for holding in removed]
+        tally.add(self.cells, removed, -1)
         for holding in added:
             reason = tally.refusal(self.cells, holding)
             if reason is not None:
                 return f"{holding.cell}: {reason}", done
-            tally.add(self.cells, holding)
+            tally.add(self.cells, [holding])
             done.append((holding, 1))
         return None, done
 
     def _undo(self, tally: Tally, done: Sequence[tuple[Holding, int]]) -> None:
-        for holding, sign in reversed(done):
-            tally.add(self.cells, holding, -sign)
+        tally.add(self.cells, [holding for holding, sign in done if sign > 0], -1)
+        tally.add(self.cells, [holding for holding, sign in done if sign < 0])
+
+
+def _has_now(entry: Entry) -> tuple[Holding, ...]:
+    return entry.leased.holdings if entry.is_started else ()
 
 
 def passing(old: Sequence[Holding], new: Entry, cells: Cells) -> list[Holding]:
