@@ -132,7 +132,7 @@ def test_pools_that_may_lease_the_same_gpus_are_refused(tmp_path, first, second,
 @pytest.mark.parametrize(
     ("parameters", "error"),
     [
-        ("", "parameters: allocator: choose one of toy-in-turn, toy-table, not None"),
+        ("", "parameters: allocator: choose one of job_rounds, toy-in-turn, toy-table, not None"),
         ('allocator = "lottery"', "parameters: allocator: "),
         ('allocator = "toy-in-turn"\ngrace_s = -1', "parameters: grace_s -1.0: must be a number from 0 to"),
         ('allocator = "toy-in-turn"\ngrace = 1', "parameters: grace: unknown key"),

@@ -14,7 +14,9 @@ def told(entry: Entry, cells: Cells) -> Lease:
     leased = entry.leased
     app, job = leased.claim
     holdings = tuple(one for holding in leased.holdings for one in _told(holding, cells))
-    return Lease(entry.id, app, job, leased.member, holdings, leased.alternative, leased.until, leased.kind)
+    return Lease(
+        entry.id, app, job or leased.job, leased.member, holdings, leased.alternative, leased.until, leased.kind
+    )
 
 
 def _told(holding: plan.Holding, cells: Cells) -> Iterator[Holding]:
