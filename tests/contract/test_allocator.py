@@ -4,6 +4,7 @@ Each runs through the arbiter's own step: applications come and go, nodes are lo
 arbiter restarts. What it was told and what it planned is recorded.
 """
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -111,6 +112,15 @@ def test_1_it_is_replayed_byte_for_byte(name, tmp_path):
     weeks(world)
     journal.close()
     check_agreement(tmp_path / "journal", world.stage.decided)
+
+
+def test_1_its_state_survives_a_snapshot(name):
+    world, _ = started(name)
+    for app in ("a", "b"):
+        world.arrive(app, {GPU: 1})
+    world.wait(3.0)
+    written = json.loads(CODEC.dump(world.state))
+    assert json.loads(CODEC.dump(CODEC.read(written))) == written
 
 
 @pytest.mark.parametrize("name", [key for key, one in TOYS.allocators.items() if PROVOKE in one.messages])

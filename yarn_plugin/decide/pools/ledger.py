@@ -149,13 +149,7 @@ class _Call:
         occupancy = known.occupancy if known is not None and known.ledger.leases is state.ledger.leases else None
         self.book = Book(pool, state.ledger, cells, occupancy)
         self._has_same_cells = occupancy is not None and occupancy.cells is cells
-        before = None if known is None else known.view
-        if (
-            known is not None
-            and before is not None
-            and before.claims is view.claims
-            and before.steering == view.steering
-        ):
+        if known is not None and known.view.claims is view.claims and known.view.steering == view.steering:
             self._steering = known.steering
         else:
             apps = {one.app: one.yarn_app for one in view.claims if one.is_registered and one.yarn_app}
