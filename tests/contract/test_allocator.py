@@ -12,9 +12,11 @@ import pytest
 
 from tests.lease_world import node
 from tests.ledger_world import LedgerWorld
+from tests.small_cells import HOSTS, spec
 from tests.toys.auction import Provoke
 from tests.toys.registry import TOYS
 from tests.toys.stage import check_agreement, sent
+from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.allocators.happenings import Broken, Freed, Started, Unplaced, Vacated
 from yarn_plugin.decide.allocators.plan import Plan
 from yarn_plugin.decide.events import Configured, NodesChanged
@@ -72,14 +74,24 @@ def recorded(name):
     return replace(TOYS, allocators={**TOYS.allocators, name: replace(kind, make=make)}), calls
 
 
-def weeks(world):
+SETTINGS = {"cells": BuddyCellsSettings(spec(prod={"rack": 2}), default_cluster="prod")}
+"""Of allocators that need some."""
+
+
+def nodes_of(name):
+    """The nodes of an allocator's pool, by host: those that its settings name, if they do."""
+    hosts, gpus = (HOSTS, 4) if name == "cells" else (("n1", "n2"), 2)
+    return {host: node(host, gpus) for host in hosts}
+
+
+def weeks(world, name):
     """What happens to every allocator."""
     a, b, c = (world.arrive(name, {GPU: gpus}) for name, gpus in (("a", 2), ("b", 1), ("c", 2)))
     world.wait(5.0)
     big = world.arrive("big", {GPU: 2}, weight=3.0)
     world.wait(60.0)
     world.run(a, n1=(1, 1))
-    lost = node("n2", 2)
+    lost = nodes_of(name)["n2"]
     world.take(NodesChanged((), (lost.id,), (lost,)), 0.01)
     world.wait(60.0)
     world.take(NodesChanged((lost,), ()), 0.01)
@@ -97,7 +109,8 @@ def weeks(world):
 
 def started(name, journal=None, **settings):
     registry, calls = recorded(name)
-    world = LedgerWorld.of(name, node("n1", 2), node("n2", 2), registry=registry, journal=journal, **settings)
+    nodes, given = nodes_of(name).values(), SETTINGS.get(name)
+    world = LedgerWorld.of(name, *nodes, settings=given, registry=registry, journal=journal, **settings)
     return world, calls
 
 
@@ -109,7 +122,7 @@ def name(request):
 def test_1_it_is_replayed_byte_for_byte(name, tmp_path):
     journal = RecordFile(tmp_path / "journal")
     world, _ = started(name, journal)
-    weeks(world)
+    weeks(world, name)
     journal.close()
     check_agreement(tmp_path / "journal", world.stage.decided)
 
@@ -137,7 +150,7 @@ def test_1_what_it_did_before_it_raised_is_rolled_back(name):
 
 def test_2_its_plans_can_be_executed(name):
     world, calls = started(name)
-    weeks(world)
+    weeks(world, name)
     assert world.failure is None
     assert calls
     assert any(call.plan.place for call in calls)
@@ -145,14 +158,14 @@ def test_2_its_plans_can_be_executed(name):
 
 def test_4_a_key_is_never_used_again(name):
     world, calls = started(name)
-    weeks(world)
+    weeks(world, name)
     keys = Counter(place.key for call in calls for place in call.plan.place)
     assert max(keys.values()) == 1
 
 
 def test_5_it_hears_of_each_start_and_of_each_end_once(name):
     world, calls = started(name)
-    weeks(world)
+    weeks(world, name)
     placed = [place.key for call in calls for place in call.plan.place]
     withdrawn = {one.key for call in calls for one in (*call.plan.withdraw, *call.plan.drop)}
     starts = Counter(key for call in calls if isinstance(call.what, Started) for key in call.what.keys)
@@ -175,13 +188,13 @@ def test_5_it_hears_of_each_start_and_of_each_end_once(name):
 
 def test_7_it_comes_to_rest(name):
     world, calls = started(name)
-    weeks(world)
+    weeks(world, name)
     assert max(Counter(call.at for call in calls).values()) < 30
 
 
 def test_8_idle_cells_have_a_reason(name):
     world, calls = started(name)
-    weeks(world)
+    weeks(world, name)
     state = world.state
     idle = state.ledger.idle
     cells, free = calls[-1].cells, calls[-1].free
@@ -199,4 +212,4 @@ def test_9_a_restart_grants_nothing_that_it_had_not(name):
 
 
 def test_every_allocator_is_tried():
-    assert {"job_rounds", "toy-in-turn", "toy-table"} <= set(TOYS.allocators)
+    assert {"allox", "cells", "job_rounds", "toy-in-turn", "toy-table"} <= set(TOYS.allocators)

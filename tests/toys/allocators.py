@@ -137,7 +137,7 @@ class InTurn:
             if held and (before == 0 or replaces is None):
                 continue
             for number, resources in enumerate(wanted[:before] if held else wanted):
-                pods = 1 if claim.gang is None else claim.gang.pods
+                pods = 1 if claim.gang is None else sum(one.number for one in claim.gang.pods)
                 found = taken.pods(resources, pods)
                 if found is None and not held:
                     found, victims = self._preempt(seen, taken, claim, resources, pods)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel, ValidationError
 
 from yarn_plugin.api import wire
+from yarn_plugin.api.jobs import Jobs
 from yarn_plugin.api.refusals import MAX_PROBLEMS, Refused, problems_of
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.errors import BadInputError
@@ -21,10 +22,10 @@ MAX_DIGITS = 4000
 
 
 MAX_VALUES = 2_000
-"""Values in a body of known shape; the largest demand has some 500."""
+"""Values in a body of a fixed shape; the largest demand has some 500."""
 
 BYTES_PER_VALUE = 8
-"""A message has at most one value for each so many bytes that a body may have."""
+"""A message, or a list of jobs, has at most one value for each so many bytes that a body may have."""
 
 
 def check_size(body: bytes, kind: type[BaseModel], max_body: int) -> None:
@@ -33,7 +34,7 @@ def check_size(body: bytes, kind: type[BaseModel], max_body: int) -> None:
     Raises:
         Refused: 422.
     """
-    limit = max(max_body // BYTES_PER_VALUE, MAX_VALUES) if kind is wire.Message else MAX_VALUES
+    limit = max(max_body // BYTES_PER_VALUE, MAX_VALUES) if kind in (wire.Message, Jobs) else MAX_VALUES
     # Every value but the first of a list or an object follows a comma; those within text count too.
     if body.count(b",") + body.count(b"[") + body.count(b"{") > limit:
         raise Refused(422, "body", None, f"must have at most {limit} values")

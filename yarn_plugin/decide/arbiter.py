@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from yarn_plugin.decide.allocators import job_rounds
+from yarn_plugin.decide.allocators import allox, buddy_cells, job_rounds
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, SetTimer, TellShare
 from yarn_plugin.decide.enforcement import read_leaves, weight_deadlines, write_weights
 from yarn_plugin.decide.events import (
@@ -11,6 +11,7 @@ from yarn_plugin.decide.events import (
     Configured,
     ContainersListed,
     Event,
+    JobsDeclared,
     LeavesSeen,
     Looked,
     ManagerReached,
@@ -55,7 +56,7 @@ BUILT_IN = Registry(
     {kind.name: kind for kind in (share.KIND, lease.KIND, ledger.KIND)},
     {"max_min": max_min, "max_min_users": max_min_users},
     lease_policies=LEASE_POLICIES,
-    allocators={job_rounds.KIND.name: job_rounds.KIND},
+    allocators={kind.name: kind for kind in (allox.KIND, buddy_cells.KIND, job_rounds.KIND)},
 )
 """The built-in controllers, policies and allocators. Drivers add those of entry points (see `drive.registry`)."""
 
@@ -127,7 +128,7 @@ def _request_pool(state: State, event: Event) -> str | None:
     match event:
         case Registered():
             return event.pool
-        case Revised(app) | Vacated(app) | AppSaid(app):
+        case Revised(app) | JobsDeclared(app) | Vacated(app) | AppSaid(app):
             home = home_of(state, app)
             return home.name if home is not None else None
     return None

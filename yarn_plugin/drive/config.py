@@ -1,11 +1,15 @@
 """The arbiter's configuration file (TOML)."""
 
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
+from yarn_plugin.api import wire
+from yarn_plugin.api.jobs import TENANT
+from yarn_plugin.cells.file import read_cells
 from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.leases.settings import LedgerSettings
@@ -43,7 +47,15 @@ def _tagged(owner: str, kind: Kind | AllocatorKind, registry: Registry, given: o
     return {**given, "type": tag}
 
 
-def _with_allocator(registry: Registry, given: dict[str, Any]) -> dict[str, Any]:
+_FILES = {"cells": read_cells}
+"""Settings of allocators that may name a file instead, relative to the configuration file's folder."""
+
+
+def _from_file(field: str, name: str, folder: Path) -> dict[str, Any]:
+    return asdict(_FILES[field](f"{field} = {name!r}", folder / name))
+
+
+def _with_allocator(registry: Registry, given: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The parameters of a ledger, with those of its allocator: `allocator` says whose `settings` are."""
     name = given.get("allocator")
     if not isinstance(name, str) or name not in registry.allocators:
@@ -54,17 +66,22 @@ def _with_allocator(registry: Registry, given: dict[str, Any]) -> dict[str, Any]
         if settings:
             raise ValueError(f"settings: {owner} has no parameters; remove them")
         return given
+    if isinstance(settings, dict):
+        settings = {
+            field: _from_file(field, value, folder) if field in _FILES and isinstance(value, str) else value
+            for field, value in settings.items()
+        }
     try:
         return {**given, "settings": _tagged(owner, kind, registry, {} if settings is None else settings)}
     except ValueError as problem:
         raise ValueError(f"settings: {problem}") from None
 
 
-def _parameters(kind: Kind, registry: Registry, given: object) -> object:
+def _parameters(kind: Kind, registry: Registry, given: object, folder: Path) -> object:
     """The parameters of a controller, checked so that the journal can store them."""
     tagged = _tagged(f"controller {kind.name!r}", kind, registry, given)
     if kind.parameters is LedgerSettings:
-        tagged = _with_allocator(registry, tagged)
+        tagged = _with_allocator(registry, tagged, folder)
     codec = Codec(registry.tags(), unknown_fields="forbid")
     try:
         parameters = codec.read(tagged)
@@ -125,7 +142,8 @@ class PoolSection(Section):
             return None
         if kind.parameters is None:
             raise ValueError(f"controller {kind.name!r} has no parameters; remove them")
-        return _parameters(kind, registry, {} if parameters is None else parameters)
+        folder = (info.context or {}).get("folder", Path())
+        return _parameters(kind, registry, {} if parameters is None else parameters, folder)
 
     def pool(self) -> Pool:
         """The pool as a value of the model."""
@@ -203,7 +221,8 @@ class ArbiterConfig(Section):
     """The whole file.
 
     `watchdog_s`: the process exits after so many seconds without progress. `users`: for each user of the arbiter, the
-    YARN users that submit its applications; by default, the same name.
+    YARN users that submit its applications; by default, the same name. `tenants`: for each tenant, the users whose jobs
+    may name it; every user may name their own name.
     """
 
     RENAMED: ClassVar = {"watch": "poll"}
@@ -213,6 +232,7 @@ class ArbiterConfig(Section):
     limits: LimitsSection = LimitsSection()
     topology: TopologySection = TopologySection()
     users: dict[str, list[str]] = Field(default_factory=dict)
+    tenants: dict[Annotated[str, matching(TENANT, wire.USER_NAME)], list[str]] = Field(default_factory=dict)
     watchdog_s: Annotated[float, Field(ge=1, le=3600)] = 30.0
 
     @field_validator("pools")

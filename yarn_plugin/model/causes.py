@@ -47,6 +47,14 @@ class AppRevised:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsChanged:
+    """An application declared other jobs than before."""
+
+    app: str
+    kind: Literal["jobs-changed"] = "jobs-changed"
+
+
+@dataclass(frozen=True, slots=True)
 class AppVacated:
     """An application confirmed that it is within its share."""
 
@@ -199,6 +207,7 @@ Happening = (
     | AppMatched
     | AppQuiet
     | AppRevised
+    | JobsChanged
     | AppVacated
     | NodeLost
     | NodeJoined
@@ -383,6 +392,24 @@ class BidSetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class Evicted:
+    """A lease is revoked for a gang of `app` (its `job`) in this virtual cluster, with this priority there."""
+
+    app: str
+    job: str
+    virtual_cluster: str
+    priority: int
+    kind: Literal["evicted"] = "evicted"
+
+
+@dataclass(frozen=True, slots=True)
+class CellsReconfigured:
+    """A lease is revoked since the cells are no longer part of the configuration of virtual clusters."""
+
+    kind: Literal["cells-reconfigured"] = "cells-reconfigured"
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseRound:
     """A round in which GPUs were leased (Themis, thesis section 3.4.2.2).
 
@@ -536,6 +563,8 @@ LeaseCause = (
     | TooManyApps
     | BidSetAside
     | PoolSuperseded
+    | Evicted
+    | CellsReconfigured
     | LeasePlaced
     | LeaseDropped
     | LeaseReplaced
