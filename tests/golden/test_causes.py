@@ -100,6 +100,8 @@ EXAMPLES = (
     cause.LeaseDropped("preempted by app_3"),
     cause.LeaseReplaced(),
     cause.LeaseLapsed(),
+    cause.Evicted("app_3", "urgent", "prod", 5),
+    cause.CellsReconfigured(),
     cause.LegacyText("app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"),
 )
 

@@ -153,7 +153,7 @@ def test_installed_allocators_are_found_with_their_types(install):
     found = registry.installed()
     assert found.allocator("lottery").name == "lottery"
     assert found.tags()["lottery/1"] is Inner
-    with pytest.raises(BadInputError, match="allocator 'raffle': not installed; choose one of .*lottery"):
+    with pytest.raises(BadInputError, match=r"allocator 'raffle': not installed; choose one of .*lottery"):
         found.allocator("raffle")
 
 
