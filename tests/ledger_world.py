@@ -3,7 +3,8 @@ every step."""
 
 from dataclasses import dataclass, field
 
-from tests.toys.stage import Simulated, admitted
+from tests.toys.registry import TOYS
+from tests.toys.stage import Simulated, admitted, sent
 from yarn_plugin.decide.events import (
     AppsChanged,
     ContainersListed,
@@ -14,9 +15,11 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.leases.validity import validate
-from yarn_plugin.decide.pools.commands import CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
+from yarn_plugin.decide.pools.commands import Ask, CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
 from yarn_plugin.decide.pools.ledger import cells_of_pool
+from yarn_plugin.model.auction import Estimate, EstimateRequest
 from yarn_plugin.model.cluster import Capabilities, Container, YarnApp
+from yarn_plugin.model.gpus import Job
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Demand, Pool
 from yarn_plugin.model.topology import Topology
@@ -37,8 +40,9 @@ class LedgerWorld:
     held: dict = field(default_factory=dict)
 
     @staticmethod
-    def of(allocator, *nodes, settings=None, solves=True, journal=None, **parameters):
-        stage = Simulated(pool(allocator, settings, **parameters), solves=solves, journal=journal)
+    def of(allocator, *nodes, settings=None, solves=True, journal=None, registry=TOYS, **parameters):
+        given = pool(allocator, settings, **parameters)
+        stage = Simulated(given, solves=solves, journal=journal, registry=registry)
         world = LedgerWorld(stage)
         world.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
         world.take(NodesChanged(nodes, ()))
@@ -47,13 +51,15 @@ class LedgerWorld:
     def take(self, event, after=0.0):
         decided = self.stage.take(event, after)
         self.check()
+        self.answer(decided)
         return decided
 
     def wait(self, seconds):
         clock, until = self.stage.clock, self.stage.clock.time + seconds
         while (due := self.stage.intake.next_due()) is not None and due <= until:
-            self.stage.wait(max(due - clock.time, 0.0))
+            decided = self.stage.wait(max(due - clock.time, 0.0))
             self.check()
+            self.answer(decided)
         self.stage.wait(until - clock.time)
         self.check()
 
@@ -69,6 +75,15 @@ class LedgerWorld:
         decided = self.stage.say(app, message, after)
         self.check()
         return decided
+
+    def answer(self, decided):
+        """Answer questions about jobs: each application has one job, of as many GPUs as it demands first."""
+        for ask in sent(decided, Ask):
+            if isinstance(ask.question, EstimateRequest) and ask.app in self.stage.intake.state.registered:
+                demand = self.stage.intake.state.registered[ask.app].demand
+                gpus = 1 if demand is None else demand.alternatives[0][GPU]
+                job = Job("j", 1e6, 1.0, min_gpus=gpus, max_gpus=gpus)
+                self.answer(self.say(ask.app, Estimate(ask.question.round, None, (job,))))
 
     def leave(self, app):
         return self.take(Deregistered(app), 0.01)

@@ -96,6 +96,13 @@ EXAMPLES = (
     cause.BeyondLease("app_17", "n1", 4, 2),
     cause.TooManyApps("app_17", "max_apps", 40.0),
     cause.PoolSuperseded("http://other.example.com:8780"),
+    cause.LeasePlaced(),
+    cause.LeasePlaced("in turn", 12.5),
+    cause.LeaseDropped("preempted by app_3"),
+    cause.LeaseReplaced(),
+    cause.LeaseLapsed(),
+    cause.Evicted("app_3", "urgent", "prod", 5),
+    cause.CellsReconfigured(),
     cause.LegacyText("app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"),
 )
 

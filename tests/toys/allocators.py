@@ -55,12 +55,14 @@ def by_name(names):
 
 @dataclass(frozen=True, slots=True)
 class InTurnState:
-    """`counter`: of keys. `wants`, `asked`: by application. `order`: of applications, from the worker."""
+    """`counter`: of keys. `wants`, `asked`: by application. `order`: of applications, from the worker. `turns`: how
+    often each has been served: who has had the fewest is next."""
 
     counter: int = 0
     wants: dict[str, int] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
+    turns: dict[str, int] = field(default_factory=dict)
     heard: int = 0
 
 
@@ -114,9 +116,10 @@ class InTurn:
 
     def _order(self, state, seen):
         rank = {app: place for place, app in enumerate(state.order)}
-        claims = list(seen.claims)
+        turns = state.turns
         return sorted(
-            claims, key=lambda key: (-seen.claims[key].weight, rank.get(key[0], len(rank)), claims.index(key))
+            seen.claims,
+            key=lambda key: (-seen.claims[key].weight, turns.get(key[0], 0), rank.get(key[0], len(rank))),
         )
 
     def _serve(self, state, seen):
@@ -131,18 +134,17 @@ class InTurn:
             if key[0] in state.wants:
                 wanted = [Resources.of({GPU: state.wants[key[0]]})]
             replaces = held[0].key if len(held) == 1 and held[0].started_at is not None else None
-            if held and (
-                before == 0 or replaces is None or replaces in {lease.replaces for lease in seen.leases.values()}
-            ):
+            if held and (before == 0 or replaces is None):
                 continue
             for number, resources in enumerate(wanted[:before] if held else wanted):
-                pods = 1 if claim.gang is None else claim.gang.pods
+                pods = 1 if claim.gang is None else sum(one.number for one in claim.gang.pods)
                 found = taken.pods(resources, pods)
                 if found is None and not held:
                     found, victims = self._preempt(seen, taken, claim, resources, pods)
                     drops += victims
                 if found is None:
                     continue
+                state = replace(state, turns={**state.turns, key[0]: state.turns.get(key[0], 0) + 1})
                 until = None if self._settings.lease_s is None else seen.at + self._settings.lease_s
                 for member, holdings in enumerate(found):
                     state = replace(state, counter=state.counter + 1)

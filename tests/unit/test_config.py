@@ -3,6 +3,12 @@
 import pytest
 
 from yarn_plugin.decide.pools.lease.settings import RULES
+
+
+from tests.toys.allocators import InTurnSettings
+from tests.toys.registry import TOYS
+from yarn_plugin.decide.arbiter import BUILT_IN
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.drive.config import ArbiterConfig, load
 from yarn_plugin.toml_files import FileError
 
@@ -10,12 +16,15 @@ POOL = '[[pools]]\nname = "sql"\nqueue = "root.sql"\n'
 LEASED = '[[pools]]\nname = "gpu"\nqueue = "root.gpu"\ncontroller = "lease"\n'
 
 
-def refusal(tmp_path, text):
+LEDGER = LEASED.replace('"lease"', '"ledger"') + "[pools.parameters]\n"
+
+
+def refusal(tmp_path, text, registry=BUILT_IN):
     """An error about a file's content, without the name of the file."""
     path = tmp_path / "arbiter.toml"
     path.write_text(text)
     with pytest.raises(FileError) as refused:
-        load(path)
+        load(path, registry)
     return str(refused.value).removeprefix(f"--config '{path}': ")
 
 
@@ -133,6 +142,36 @@ def test_pools_are_configured_by_the_present_rules_which_a_file_cannot_set(tmp_p
     refused = refusal(tmp_path, f"{LEASED}[pools.parameters]\nrules = 1\n")
     assert refused.startswith("pools.gpu.parameters")
     assert "rules: controller 'lease' has no such parameter" in refused
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error"),
+    [
+        ("", "parameters: allocator: choose one of allox, cells, job_rounds, toy-in-turn, toy-table, not None"),
+        ('allocator = "lottery"', "parameters: allocator: "),
+        ('allocator = "toy-in-turn"\ngrace_s = -1', "parameters: grace_s -1.0: must be a number from 0 to"),
+        ('allocator = "toy-in-turn"\ngrace = 1', "parameters: grace: unknown key"),
+        ('allocator = "toy-in-turn"\nsettings = 3', "parameters: settings: must be a table with the parameters of all"),
+        ('allocator = "toy-in-turn"\nsettings = {lease_s = "long"}', "parameters: settings"),
+        ('allocator = "toy-in-turn"\nsettings = {length_s = 3.0}', "parameters: settings: length_s"),
+        ('allocator = "toy-table"\nsettings = {lease_s = 3.0}', "parameters: settings: allocator 'toy-table' has no"),
+        ('allocator = "toy-table"\ngpu_memory_mb = 0', "parameters: gpu_memory_mb 0: must be above 0"),
+    ],
+)
+def test_the_parameters_of_a_ledger_and_its_allocator_are_checked(tmp_path, parameters, error):
+    assert refusal(tmp_path, LEDGER + parameters, TOYS).startswith(f"pools.gpu.{error}")
+
+
+def test_a_pool_names_its_allocator_and_its_settings(tmp_path):
+    path = tmp_path / "arbiter.toml"
+    path.write_text(f'{LEDGER}allocator = "toy-in-turn"\ngrace_s = 5.0\n[pools.parameters.settings]\nlease_s = 60.0')
+    (pool,) = load(path, TOYS).pools
+    assert pool.pool().parameters == LedgerSettings("toy-in-turn", InTurnSettings(lease_s=60.0), grace_s=5.0)
+
+
+def test_a_ledger_and_an_auction_may_not_lease_the_same_gpus(tmp_path):
+    text = LEASED + LEDGER.replace('"gpu"', '"more"') + 'allocator = "toy-table"'
+    assert refusal(tmp_path, text, TOYS).startswith("pools: pool more: parameters.partition '': pool gpu would lease")
 
 
 def test_by_default_a_neighbour_keeps_an_eleventh_of_the_pool():

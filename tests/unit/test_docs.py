@@ -27,6 +27,7 @@ COUNTING = ("act", "drive", "observe")
 """Packages of the arbiter that count what /metrics shows as `yarn_arbiter_NAME_total`."""
 
 ENTRY_POINTS = {
+    "yarn_plugin.allocators",
     "yarn_plugin.controllers",
     "yarn_plugin.lease_policies",
     "yarn_plugin.simulated_applications",

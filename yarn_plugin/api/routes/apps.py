@@ -130,7 +130,9 @@ async def leases(app: AppId, access: Allowed, backend: Shared) -> wire.Leases:
     known = access.find_registration(backend.arbiter.state, app)
     found = backend.streams.leases(known.id)
     if found is None:
-        raise Refused(409, "app", known.id, f"is in pool {known.pool}; must be in one whose controller is 'lease'")
+        raise Refused(
+            409, "app", known.id, f"is in pool {known.pool}; must be in one whose controller is 'lease' or 'ledger'"
+        )
     return found
 
 

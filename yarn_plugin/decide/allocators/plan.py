@@ -50,7 +50,7 @@ class Place:
     `alternative`: the index of the demand's alternative. `until`: the arbiter's time; None: no end. `gang`: a name that
     all leases which start together have. `replaces`: the key of a lease of the same claim that goes on until this one
     starts: cells of both pass over at once, the others are then revoked, with the grace period. `note`: told to the
-    application.
+    application. `job`: the one that it is for, of a claim that is of all jobs of its application.
     """
 
     key: str
@@ -63,6 +63,7 @@ class Place:
     gang: str | None = None
     replaces: str | None = None
     note: str = ""
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +130,9 @@ class Plan:
     """See the module, and rule 3 of the contract. `idle`: why cells stay free, by cell; None: as the last one said."""
 
     withdraw: tuple[Withdraw, ...] = ()
-    drop: tuple[Drop, ...] = ()
-    reclass: tuple[Reclass, ...] = ()
     keep: tuple[Keep, ...] = ()
+    reclass: tuple[Reclass, ...] = ()
+    drop: tuple[Drop, ...] = ()
     place: tuple[Place, ...] = ()
     ask: tuple[Ask, ...] = ()
     solve: Solve | None = None

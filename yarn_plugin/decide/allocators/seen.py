@@ -17,7 +17,7 @@ Phase = Literal["waiting", "held", "leaving"]
 class Leased:
     """A lease. `phase`: it waits until its cells are vacated; it is held; or all of it is being vacated.
 
-    `key` to `note`: as it was placed, with the changes since. `placed_at`, `started_at` (None: it waits): seconds.
+    `key` to `job`: as it was placed, with the changes since. `placed_at`, `started_at` (None: it waits): seconds.
     `leaving`: those of its cells that are revoked, to be vacated `by` then.
     """
 
@@ -31,6 +31,7 @@ class Leased:
     gang: str | None = None
     replaces: str | None = None
     note: str = ""
+    job: str = ""
     placed_at: float = 0.0
     started_at: float | None = None
     leaving: tuple[str, ...] = ()

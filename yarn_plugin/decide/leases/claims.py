@@ -1,12 +1,16 @@
 """Who can hold leases: the claims of a pool, as their allocator knows them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 from yarn_plugin.decide.allocators.happenings import ClaimKey
 from yarn_plugin.decide.leases.state import key_of
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim
+
+_told = attrgetter(*(one.name for one in fields(Claim) if one.name not in ("used", "held", "is_submitted")))
+"""What an allocator is told of a claim: all but what it uses, which changes all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,8 @@ def update(known: Sequence[Claim], shown: Iterable[Claim]) -> ClaimChanges:
     for claim in shown:
         key = key_of(claim)
         if claim.is_registered and claim.yarn_app is not None and (key in before or not claim.is_submitted):
-            now[key] = _without_use(claim)
-    changed = [key for key, claim in now.items() if before.get(key) != claim]
+            now[key] = before[key] if key in before and _told(before[key]) == _told(claim) else _without_use(claim)
+    changed = [key for key, claim in now.items() if before.get(key) is not claim]
     gone = [key for key in before if key not in now]
     if not (changed or gone):
         return ClaimChanges(tuple(known), (), ())

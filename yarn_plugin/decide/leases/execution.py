@@ -13,7 +13,7 @@ from yarn_plugin.model.resources import GPU
 
 
 def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, grace_s: float) -> None:
-    """Withdraw, drop, reclass, keep and place, in this order. Parts about leases that are over do nothing.
+    """Withdraw, keep, reclass, drop and place, in this order. Parts about leases that are over do nothing.
 
     Raises:
         PlanError: a part cannot be done.
@@ -24,6 +24,15 @@ def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, gra
             if entry.is_started:
                 raise PlanError(f"withdraw {withdrawn.key!r}: it has started; drop it")
             book.apply(Changes({entry.key: None}))
+    for kept in plan.keep:
+        entry = book.leases.get(kept.key)
+        if entry is not None:
+            _check_keep(entry, book.occupancy)
+            book.apply(keep(entry, kept.until))
+    for change in plan.reclass:
+        entry = book.leases.get(change.key)
+        if entry is not None and entry.leased.kind != change.kind:
+            book.apply(reclass(entry, change.kind))
     for drop in plan.drop:
         entry = book.leases.get(drop.key)
         if entry is None:
@@ -32,18 +41,9 @@ def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, gra
         if unknown:
             raise PlanError(f"drop {drop.key!r}: it has no cell {min(unknown)!r}")
         if entry.is_started:
-            book.apply(revoke(entry, drop.cells, drop.cause, at, grace_s, book.occupancy.cells))
+            book.apply(revoke(entry, drop.cells, drop.cause, at, grace_s))
         else:
             book.apply(Changes({entry.key: None}))
-    for change in plan.reclass:
-        entry = book.leases.get(change.key)
-        if entry is not None and entry.leased.kind != change.kind:
-            book.apply(reclass(entry, change.kind))
-    for kept in plan.keep:
-        entry = book.leases.get(kept.key)
-        if entry is not None:
-            _check_keep(entry, book.occupancy)
-            book.apply(keep(entry, kept.until))
     for place in plan.place:
         book.apply(_placed(book, place, claims, at))
 
@@ -89,6 +89,7 @@ def _placed(book: Book, place: Place, claims: Collection[ClaimKey], at: float) -
         place.gang,
         None if replaced is None or withdrawn else replaced.key,
         place.note,
+        place.job,
         placed_at=at,
     )
     return Changes({**withdrawn, place.key: Entry(leased, book.new_id())})

@@ -72,7 +72,7 @@ def end_vacated(entry: Entry, occupancy: Occupancy, in_use: InUse, at: float) ->
     if not vacated:
         return NO_CHANGES if entry is before else Changes({entry.key: entry})
     after = round(at - (entry.revoked_at if entry.revoked_at is not None else at), 6)
-    ended = cut(entry, vacated, LeaseVacated(after), cells)
+    ended = cut(entry, vacated, LeaseVacated(after))
     return ended.changes() + Changes(happened=(Vacated((ended.freed,)),))
 
 
@@ -87,7 +87,7 @@ def release(
     given = [
         holding
         for holding in entry.leased.holdings
-        if not what.gpus or set(told_cells([holding], cells)) <= set(what.gpus)
+        if not what.gpus or set(told_cells(entry, [holding.cell])) <= set(what.gpus)
     ]
     listed = [
         holding.cell
@@ -102,11 +102,11 @@ def release(
     vacated = [holding.cell for holding in given if holding.cell not in listed]
     left: Entry | None = entry
     if vacated:
-        ended = cut(entry, vacated, cause, cells)
+        ended = cut(entry, vacated, cause)
         changes, left = ended.changes() + Changes(happened=(Vacated((ended.freed,)),)), ended.entry
     if listed and left is not None:
         # Its containers are still listed: their end decides, not its word alone.
-        revoked = revoke(left, listed, cause, at, grace_s, cells)
+        revoked = revoke(left, listed, cause, at, grace_s)
         again = revoked.leases.get(left.key) or left
         changes += replace(revoked, leases={left.key: replace(again, lists_tell=True)})
     return changes
@@ -142,7 +142,7 @@ def take_back(
     if entry.listed_at is not None and listed == app:
         node = next(node for node in counts if missing[node] > 0)
         cause = NotPlaced(node, occupancy.gpus_on(app, node), on.get(node, 0), within)
-        ended = cut(replace(entry, is_placed=True), back, cause, occupancy.cells)
+        ended = cut(replace(entry, is_placed=True), back, cause)
         return ended.changes() + Changes(happened=(Unplaced((ended.freed,)),))
     if entry.listed_at is None or entry.listed_at + within <= at:
         # Again if there was no answer: the ResourceManager was away, or this arbiter.

@@ -1,5 +1,6 @@
 """Cells that break or go, and claims that leave: their leases end at once."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from yarn_plugin.decide.allocators.cells import Cells
@@ -19,8 +20,9 @@ def known_nodes(cells: Cells) -> dict[str, KnownNode]:
         node = cells.node_of(cell)
         if node is not None:
             broken.setdefault(node, []).append(cell)
+    usable = Counter(place.machine for gpu, place in cells.gpus.items() if gpu not in cells.broken)
     return {
-        node.id: KnownNode(node.parent, node.capacity, tuple(sorted(broken.get(node.id, ()))))
+        node.id: KnownNode(node.parent, node.capacity, usable[node.id], tuple(sorted(broken.get(node.id, ()))))
         for node in cells.at(NODE)
     }
 
@@ -54,7 +56,7 @@ def break_cells(leases: Mapping[str, Entry], occupancy: Occupancy, changed: Iter
     changes, freed = NO_CHANGES, []
     for entry in entries:
         where = lost.get(entry.key, [entry.leased.cells[0]])[0]
-        ended = cut(entry, lost[entry.key] if entry.is_started else entry.leased.cells, _lost(where), cells)
+        ended = cut(entry, lost[entry.key] if entry.is_started else entry.leased.cells, _lost(where))
         changes += ended.changes()
         freed.append(ended.freed)
     return changes + Changes(happened=(Broken(tuple(freed)),)) if freed else NO_CHANGES
@@ -75,7 +77,7 @@ def _beyond(
         tally = alone.now if entry.is_started else alone.later
         for holding in entry.leased.holdings:
             if tally.refusal(cells, holding) is None:
-                tally.add(cells, holding)
+                tally.add(cells, [holding])
             else:
                 found.append((entry.key, holding.cell))
     return found
@@ -95,7 +97,7 @@ def end_gone(leases: Mapping[str, Entry], occupancy: Occupancy, gone: Iterable[C
     for claim in gone:
         for key in sorted(occupancy.by_app.get(claim[0], ())):
             if leases[key].leased.claim == claim:
-                ended = cut(leases[key], leases[key].leased.cells, AppEnded(claim[0]), occupancy.cells)
+                ended = cut(leases[key], leases[key].leased.cells, AppEnded(claim[0]))
                 changes += ended.changes()
                 freed.append(ended.freed)
     return changes + Changes(happened=(Vacated(tuple(freed)),)) if freed else NO_CHANGES

@@ -20,29 +20,46 @@ class Tally:
         self.counts: dict[str, int] = {}
         self.whole: dict[str, int] = {}
 
-    def add(self, cells: Cells, holding: Holding, sign: int = 1) -> None:
-        """Count a holding, or no longer (`sign` -1)."""
-        path = cells.paths.get(holding.cell)
-        if path is None:
-            # A cell that is gone: its lease is about to end.
-            return
-        amounts = holding.amounts or cells[holding.cell].capacity
-        for cell in path:
-            count = self.counts.get(cell, 0) + sign
-            if not count:
-                self.counts.pop(cell, None)
-                self.totals.pop(cell, None)
+    def add(self, cells: Cells, holdings: Sequence[Holding], sign: int = 1) -> None:
+        """Count holdings, or no longer (`sign` -1). Cells that several of them lie in are changed once."""
+        inside: dict[str, tuple[int, dict[str, int]]] = {}
+        for holding in holdings:
+            cell = holding.cell
+            path = cells.paths.get(cell)
+            if path is None:
+                # A cell that is gone: its lease is about to end.
                 continue
-            self.counts[cell] = count
-            totals = self.totals.setdefault(cell, {})
-            for name, amount in amounts:
-                totals[name] = totals.get(name, 0) + sign * amount
-        if not holding.amounts:
-            left = self.whole.get(holding.cell, 0) + sign
-            if left:
-                self.whole[holding.cell] = left
+            amounts = (holding.amounts or cells[cell].capacity).amounts
+            self._change(cell, sign, amounts, sign)
+            if not holding.amounts:
+                left = self.whole.get(cell, 0) + sign
+                if left:
+                    self.whole[cell] = left
+                else:
+                    del self.whole[cell]
+            if len(path) > 1:
+                count, total = inside.get(path[1], (0, {}))
+                for name, amount in amounts:
+                    total[name] = total.get(name, 0) + amount
+                inside[path[1]] = count + 1, total
+        for parent, (count, total) in inside.items():
+            for cell in cells.paths[parent]:
+                self._change(cell, sign * count, total.items(), sign)
+
+    def _change(self, cell: str, count: int, amounts: Iterable[tuple[str, int]], sign: int) -> None:
+        count += self.counts.get(cell, 0)
+        if not count:
+            self.counts.pop(cell, None)
+            self.totals.pop(cell, None)
+            return
+        self.counts[cell] = count
+        totals = self.totals.setdefault(cell, {})
+        for name, amount in amounts:
+            total = totals.get(name, 0) + sign * amount
+            if total:
+                totals[name] = total
             else:
-                self.whole.pop(holding.cell, None)
+                totals.pop(name, None)
 
     def has_whole(self, cells: Cells, cell: str) -> bool:
         """Whether a cell, or one that contains it, is held as a whole."""
@@ -83,11 +100,12 @@ class Occupancy:
         self.by_id: dict[str, str] = {}
         self.on_cell: dict[str, set[str]] = {}
         self.ends: dict[float, set[str]] = {}
+        self.untold: dict[float, set[str]] = {}
         self._gpus_on: dict[tuple[str, str], int] = {}
         for entry in leases.values():
             self._note_replaced(entry, 1)
         for entry in leases.values():
-            self._count(entry, 1)
+            self._count(entry, _has_now(entry), self._keeps(entry), 1)
             self._note(entry, 1)
 
     # Changes.
@@ -98,34 +116,37 @@ class Occupancy:
         replaced = {entry.leased.replaces for entry in (*before, *after)} - changed
         # Whether they count later changes with the leases that replace them.
         others = [leases[key] for key in sorted(key for key in replaced if key is not None) if key in leases]
-        for entry in (*before, *others):
-            self._count(entry, -1)
+        old = {entry.key: (entry, _has_now(entry), self._keeps(entry)) for entry in (*before, *others)}
         for entry in before:
             self._note(entry, -1)
             self._note_replaced(entry, -1)
         for entry in after:
             self._note(entry, 1)
             self._note_replaced(entry, 1)
-        for entry in (*after, *others):
-            self._count(entry, 1)
+        new = {entry.key: (entry, _has_now(entry), self._keeps(entry)) for entry in (*after, *others)}
+        for known, others_known, sign in ((old, new, -1), (new, old, 1)):
+            for key, (entry, has, keeps) in known.items():
+                _, has_too, keeps_too = others_known.get(key, (None, None, None))
+                # What a change has left alone is the same object.
+                self._count(entry, () if has is has_too else has, () if keeps is keeps_too else keeps, sign)
 
     def moved(self, cells: Cells, leases: Mapping[str, Entry], changed: Iterable[str]) -> "Occupancy":
         """The occupancy of these leases with other cells, after leases of broken ones have ended. `changed`: the nodes
         that differ; leases of other nodes are not looked at."""
-        if self.cells is not cells and any(self.in_or_around(node) for node in changed):
+        around = {above for node in changed for above in cells.paths.get(node, ())}
+        if self.cells is not cells and (
+            not around.isdisjoint(self.on_cell) or any(self.in_or_around(node) for node in changed)
+        ):
             return Occupancy(cells, leases)
         self.cells = cells
         return self
 
-    def _count(self, entry: Entry, sign: int) -> None:
-        leased = entry.leased
-        if entry.is_started:
-            for holding in leased.holdings:
-                self.now.add(self.cells, holding, sign)
-                for gpu in () if holding.amounts else self.cells.gpus_in(holding.cell):
-                    self._on_node(entry.app, self.cells.gpus[gpu].machine, sign)
-        for holding in self._keeps(entry):
-            self.later.add(self.cells, holding, sign)
+    def _count(self, entry: Entry, has: Sequence[Holding], keeps: Sequence[Holding], sign: int) -> None:
+        self.now.add(self.cells, has, sign)
+        self.later.add(self.cells, keeps, sign)
+        for holding in has:
+            for gpu in () if holding.amounts else self.cells.gpus_in(holding.cell):
+                self._on_node(entry.app, self.cells.gpus[gpu].machine, sign)
 
     def _keeps(self, entry: Entry) -> Sequence[Holding]:
         other = self.replaced.get(entry.key)
@@ -162,8 +183,10 @@ class Occupancy:
             change(self.leaving, key)
         groups: list[tuple[dict, object]] = [(self.by_app, entry.app)]  # type: ignore[type-arg]
         groups += [(self.on_cell, cell) for cell in leased.cells]
-        if leased.until is not None and entry.is_started:
+        if leased.until is not None and leased.phase == "held":
             groups.append((self.ends, leased.until))
+            if entry.told_end != leased.until:
+                groups.append((self.untold, leased.until))
         for group, name in groups:
             change(group.setdefault(name, set()), key)
             if not group[name]:
@@ -236,27 +259,48 @@ class Occupancy:
         passed = [] if replaced is None else _passing(replaced.leased.staying, holdings, cells)
         return self._try(self.later, passed, holdings)
 
-    def can_start(self, gang: Sequence[Entry], passed: Mapping[str, Sequence[Holding]]) -> bool:
-        """Whether the cells of these leases are vacated, but for those that are passed over to them."""
-        removed = [holding for holdings in passed.values() for holding in holdings]
-        return self._try(self.now, removed, [held for entry in gang for held in entry.leased.holdings]) is None
+    def which_can_start(self, gangs: Sequence[tuple[Sequence[Entry], Mapping[str, Sequence[Holding]]]]) -> list[bool]:
+        """Which of these gangs can start now, beside those before them that can: the cells of their leases are vacated,
+        but for those that are passed over to them."""
+        found, done = [], list[tuple[Holding, int]]()
+        for gang, passed in gangs:
+            removed = [holding for holdings in passed.values() for holding in holdings]
+            added = [holding for entry in gang for holding in entry.leased.holdings]
+            reason, steps = self._add(self.now, removed, added)
+            found.append(reason is None)
+            if reason is None:
+                done += steps
+            else:
+                self._undo(self.now, steps)
+        self._undo(self.now, done)
+        return found
 
     def _try(self, tally: Tally, removed: Sequence[Holding], added: Sequence[Holding]) -> str | None:
-        done: list[tuple[Holding, int]] = []
-        reason = None
-        for holding in removed:
-            tally.add(self.cells, holding, -1)
-            done.append((holding, 1))
+        reason, steps = self._add(tally, removed, added)
+        self._undo(tally, steps)
+        return reason
+
+    def _add(
+        self, tally: Tally, removed: Sequence[Holding], added: Sequence[Holding]
+    ) -> tuple[str | None, list[tuple[Holding, int]]]:
+        """Why these do not fit instead of others, and what was counted to find that out."""
+        done = [(holding, -1) for holding in removed]
+        tally.add(self.cells, removed, -1)
         for holding in added:
             reason = tally.refusal(self.cells, holding)
             if reason is not None:
-                reason = f"{holding.cell}: {reason}"
-                break
-            tally.add(self.cells, holding)
-            done.append((holding, -1))
-        for holding, sign in reversed(done):
-            tally.add(self.cells, holding, sign)
-        return reason
+                return f"{holding.cell}: {reason}", done
+            tally.add(self.cells, [holding])
+            done.append((holding, 1))
+        return None, done
+
+    def _undo(self, tally: Tally, done: Sequence[tuple[Holding, int]]) -> None:
+        tally.add(self.cells, [holding for holding, sign in done if sign > 0], -1)
+        tally.add(self.cells, [holding for holding, sign in done if sign < 0])
+
+
+def _has_now(entry: Entry) -> tuple[Holding, ...]:
+    return entry.leased.holdings if entry.is_started else ()
 
 
 def passing(old: Sequence[Holding], new: Entry, cells: Cells) -> list[Holding]:
@@ -269,5 +313,5 @@ def _passing(old: Sequence[Holding], new: Sequence[Holding], cells: Cells) -> li
     return [
         holding
         for holding in old
-        if holding.cell in mine or any(mine.get(above, False) for above in cells.paths[holding.cell])
+        if holding.cell in mine or any(mine.get(above, False) for above in cells.paths.get(holding.cell, ()))
     ]

@@ -21,7 +21,8 @@ class Entry:
     `lists_tell`, whether container lists tell when they are vacated (see `handover`; None: not looked at yet).
 
     `is_placed`: it was seen in use, or is no longer expected to be; `listed_at`: when containers were last listed once
-    more before that is decided. `told_end`: the end of which the allocator was told that it comes.
+    more before that is decided. `granted`: of its cells that are no single GPUs, what its application knows them by:
+    the GPUs that they had when it started. `told_end`: the end of which the allocator was told that it comes.
     """
 
     leased: Leased
@@ -32,6 +33,7 @@ class Entry:
     lists_tell: bool | None = None
     is_placed: bool = False
     listed_at: float | None = None
+    granted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     told_end: float | None = None
 
     @property
@@ -45,6 +47,12 @@ class Entry:
         return self.leased.claim[0]
 
     @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs that it holds as a whole."""
+        whole = (one.cell for one in self.leased.holdings if not one.amounts)
+        return tuple([gpu for cell in whole for gpu in self.granted.get(cell, (cell,))])
+
+    @property
     def is_started(self) -> bool:
         """Whether its application was granted it."""
         return self.leased.started_at is not None
@@ -52,10 +60,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """A node as the allocator knows it: its parent, its capacity, and which cells of it are broken."""
+    """A node as the allocator knows it: its parent, its capacity, its usable GPUs, and which cells of it are broken."""
 
     parent: str | None
     capacity: Resources
+    gpus: int = 0
     broken: tuple[str, ...] = ()
 
 

@@ -14,7 +14,9 @@ def told(entry: Entry, cells: Cells) -> Lease:
     leased = entry.leased
     app, job = leased.claim
     holdings = tuple(one for holding in leased.holdings for one in _told(holding, cells))
-    return Lease(entry.id, app, job, leased.member, holdings, leased.alternative, leased.until, leased.kind)
+    return Lease(
+        entry.id, app, job or leased.job, leased.member, holdings, leased.alternative, leased.until, leased.kind
+    )
 
 
 def _told(holding: plan.Holding, cells: Cells) -> Iterator[Holding]:
@@ -31,11 +33,12 @@ def _told(holding: plan.Holding, cells: Cells) -> Iterator[Holding]:
         yield Holding(holding.cell, name, 1.0, holding.container, None)
 
 
-def told_cells(holdings: Iterable[plan.Holding], cells: Cells) -> tuple[str, ...]:
-    """The cells of these holdings as the application knows them, each once."""
-    found: dict[str, None] = {}
-    for holding in holdings:
-        # Cells that are gone are known by their own id.
-        known = _told(holding, cells) if holding.cell in cells else [Holding(holding.cell, "")]
-        found |= dict.fromkeys(one.cell for one in known)
-    return tuple(found)
+def granted(entry: Entry, cells: Cells) -> dict[str, tuple[str, ...]]:
+    """What the application knows those cells of a lease by that have other cells in them."""
+    found = {holding.cell: tuple([one.cell for one in _told(holding, cells)]) for holding in entry.leased.holdings}
+    return {cell: known for cell, known in found.items() if known != (cell,) and set(known) != {cell}}
+
+
+def told_cells(entry: Entry, some: Iterable[str]) -> tuple[str, ...]:
+    """These cells of a lease as its application knows them."""
+    return tuple([known for cell in some for known in entry.granted.get(cell, (cell,))])

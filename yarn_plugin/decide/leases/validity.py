@@ -45,7 +45,7 @@ def validate(ledger: Ledger, cells: Cells, occupancy: Occupancy | None = None) -
     _check_cells("now", fresh.now, cells)
     _check_cells("later", fresh.later, cells)
     if occupancy is not None:
-        for name in ("waiting", "leaving", "unplaced", "by_app", "by_id", "on_cell", "ends", "replaced"):
+        for name in ("waiting", "leaving", "unplaced", "by_app", "by_id", "on_cell", "ends", "untold", "replaced"):
             _require(getattr(fresh, name) == getattr(occupancy, name), f"the occupancy's {name} is out of date")
         for name in ("now", "later"):
             kept, right = getattr(occupancy, name), getattr(fresh, name)

@@ -5,7 +5,7 @@ the allocator hears what happened, one event after the other, and its plans are 
 it did not keep, containers beyond leases, and the timer.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ from yarn_plugin.decide.leases.execution import execute
 from yarn_plugin.decide.leases.lifetime import end_all, start_vacated
 from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.leases.settings import LedgerSettings
-from yarn_plugin.decide.leases.state import Entry, Ledger, Problem, key_of
+from yarn_plugin.decide.leases.state import Ledger, Problem, key_of
 from yarn_plugin.decide.pools import inputs
 from yarn_plugin.decide.pools.commands import Command, SetTimer, Solve
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -64,10 +64,13 @@ class LedgerState:
 class _Known:
     """What follows from the last call, for a controller that is kept: recognised by the values that it follows from."""
 
-    topology: Topology
+    view: View
+    ledger: Ledger
     cells: Cells
-    leases: Mapping[str, Entry]
     occupancy: Occupancy
+    claims: Mapping[ClaimKey, Claim]
+    steering: handover.Steering
+    in_use: handover.InUse
 
 
 class LedgerController:
@@ -97,20 +100,24 @@ class LedgerController:
         ended: tuple[Command, ...] = ()
         if state.allocator != self._settings.allocator:
             state, ended = self._end_all(state, LeaseDropped("another allocator decides for the pool now"))
-        cells = known.cells if known is not None and known.topology is view.topology else cells_of_pool(view.topology, self._settings)
+        cells = (
+            known.cells
+            if known is not None and known.view.topology is view.topology
+            else cells_of_pool(view.topology, self._settings)
+        )
         call = _Call(self._pool, self._settings, self._allocator, state, view, at, cells, known)
         call.look()
         call.take(what)
         call.let_allocator_decide()
         call.end_leases()
         state, commands = call.ended()
-        self._known = _Known(view.topology, cells, state.ledger.leases, call.book.occupancy)
+        self._known = call.known(state)
         return state, (*ended, *commands)
 
     def _end_all(self, state: LedgerState, cause: Cause) -> tuple[LedgerState, tuple[Command, ...]]:
         """End all leases at once, and forget what the allocator knows: it begins anew, if it ever does."""
         entries = state.ledger.leases.values()
-        changes, _ = end_all(entries, {entry.app: cause for entry in entries}, Cells())
+        changes, _ = end_all(entries, {entry.app: cause for entry in entries})
         timers = [SetTimer(NEXT, None), *(SetTimer(WAKE + key, None) for key in state.ledger.wakes)]
         return replace(self.initial_state(), ledger=Ledger(state.ledger.counter)), (*changes.commands, *timers)
 
@@ -137,13 +144,25 @@ class _Call:
         self._settings, self._allocator, self._view, self._at, self._cells = settings, allocator, view, at, cells
         self._name, self._ledger, self._allocated = state.allocator, state.ledger, state.allocated
         self._timers: list[Command] = []
-        occupancy = known.occupancy if known is not None and known.leases is state.ledger.leases else None
+        self._claims: Mapping[ClaimKey, Claim] = {}
+        self._known = known
+        occupancy = known.occupancy if known is not None and known.ledger.leases is state.ledger.leases else None
         self.book = Book(pool, state.ledger, cells, occupancy)
-        self._steering = handover.Steering(
-            view.steering, {one.app: one.yarn_app for one in view.claims if one.is_registered and one.yarn_app}
-        )
-        self._in_use = handover.gpus_in_use(view.use, view.topology)
         self._has_same_cells = occupancy is not None and occupancy.cells is cells
+        if known is not None and known.view.claims is view.claims and known.view.steering == view.steering:
+            self._steering = known.steering
+        else:
+            apps = {one.app: one.yarn_app for one in view.claims if one.is_registered and one.yarn_app}
+            self._steering = handover.Steering(view.steering, apps)
+        if known is not None and known.view.use is view.use and known.view.topology is view.topology:
+            self._in_use = known.in_use
+        else:
+            self._in_use = handover.gpus_in_use(view.use, view.topology)
+
+    def known(self, state: LedgerState) -> _Known:
+        """What the next call may begin with."""
+        occupancy = self.book.occupancy
+        return _Known(self._view, state.ledger, self._cells, occupancy, self._claims, self._steering, self._in_use)
 
     # What follows from the view.
 
@@ -152,18 +171,26 @@ class _Call:
         if not self._ledger.has_begun:
             self.book.happened.append(happenings.Began())
         changed_cells = self._take_cells()
-        claims = update(self._ledger.claims, self._view.claims)
-        self.book.apply(losses.end_gone(self.book.leases, self.book.occupancy, claims.gone))
-        self._ledger = replace(self._ledger, claims=claims.claims)
-        self._claims: dict[ClaimKey, Claim] = {key_of(claim): claim for claim in claims.claims}
+        changed_claims = self._take_claims()
         self.book.occupancy.crowded = frozenset(self._ledger.crowded)
         crowded = room.crowded(self.book.occupancy, self._view.node_used, self._settings)
         self.book.occupancy.crowded = frozenset(crowded)
         moved = sorted(set(crowded) ^ set(self._ledger.crowded))
         self._ledger = replace(self._ledger, crowded=crowded)
-        if self._ledger.has_begun and (claims.changed or changed_cells or moved):
-            self.book.happened.append(happenings.Changed(claims.changed, (*changed_cells, *moved)))
+        if self._ledger.has_begun and (changed_claims or changed_cells or moved):
+            self.book.happened.append(happenings.Changed(changed_claims, (*changed_cells, *moved)))
         self._ledger = replace(self._ledger, has_begun=True)
+
+    def _take_claims(self) -> tuple[ClaimKey, ...]:
+        known = self._known
+        if known is not None and known.view.claims is self._view.claims and known.ledger.claims is self._ledger.claims:
+            self._claims = known.claims
+            return ()
+        claims = update(self._ledger.claims, self._view.claims)
+        self.book.apply(losses.end_gone(self.book.leases, self.book.occupancy, claims.gone))
+        self._ledger = replace(self._ledger, claims=claims.claims)
+        self._claims = {key_of(claim): claim for claim in claims.claims}
+        return claims.changed
 
     def _take_cells(self) -> tuple[str, ...]:
         if self._has_same_cells:
@@ -204,6 +231,7 @@ class _Call:
         self._close_questions(())
         self._take_back(listed)
         self._settle(list(self.book.occupancy.leaving))
+        self._start()
         self.book.apply(ends.expire(self.book.leases, self.book.occupancy, self._at, self._settings))
 
     def _wake(self, key: str) -> None:
@@ -245,16 +273,20 @@ class _Call:
             signals = excess.signal(known, leases, occupancy, found, self._view.topology, self._at)
             self.book.apply(Changes(commands=signals))
 
-    def _settle(self, leaving: list[str]) -> None:
-        """End what is vacated of these leases, then start what waited for it."""
-        entries = [self.book.leases[key] for key in leaving]
-        for entry in sorted(entries, key=lambda one: (one.leased.by or 0.0, one.key)):
-            self.book.apply(handover.end_vacated(entry, self.book.occupancy, self._in_use, self._at))
-        while self.book.occupancy.waiting:
-            started = start_vacated(self.book.leases, self.book.occupancy, self._at, self._settings.grace_s)
-            if not started.leases:
-                break
-            self.book.apply(started)
+    def _settle(self, keys: Iterable[str]) -> None:
+        """End what is vacated of these leases, then start what waited for it, which may revoke what it replaces."""
+        while entries := [self.book.leases[key] for key in keys]:
+            for entry in sorted(entries, key=lambda one: (one.leased.by or 0.0, one.key)):
+                self.book.apply(handover.end_vacated(entry, self.book.occupancy, self._in_use, self._at))
+            self._start()
+            keys = self._just_revoked()
+
+    def _start(self) -> None:
+        if self.book.occupancy.waiting:
+            self.book.apply(start_vacated(self.book.leases, self.book.occupancy, self._at, self._settings.grace_s))
+
+    def _just_revoked(self) -> list[str]:
+        return [key for key in self.book.occupancy.leaving if self.book.leases[key].lists_tell is None]
 
     # What the allocator decides.
 
@@ -272,11 +304,11 @@ class _Call:
             self._tell(self.book.happened.pop(0))
 
     def _tell(self, what: What) -> None:
-        before = set(self.book.occupancy.leaving)
         self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), what)
         execute(self.book, plan, self._claims, self._at, self._settings.grace_s)
         self._send(plan)
-        self._settle(sorted(self.book.occupancy.leaving - before))
+        self._start()
+        self._settle(self._just_revoked())
 
     def _seen(self) -> Seen:
         leases, occupancy = LeasesSeen(self.book.leases), self.book.occupancy
@@ -307,9 +339,8 @@ class _Call:
 
     def end_leases(self) -> None:
         """Revoke leases that were not kept by their end; then look for containers beyond leases."""
-        before = set(self.book.occupancy.leaving)
         self.book.apply(ends.lapse(self.book.leases, self.book.occupancy, self._at, self._settings))
-        self._settle(sorted(self.book.occupancy.leaving - before))
+        self._settle(self._just_revoked())
         self.let_allocator_decide()
         found, commands = excess.find_excess(
             self._ledger.excess,
@@ -331,7 +362,7 @@ class _Call:
 
     def _deadlines(self) -> Iterator[float]:
         book, settings = self.book, self._settings
-        yield from ends.deadlines(book.leases, book.occupancy, settings)
+        yield from ends.deadlines(book.occupancy, settings)
         for key in book.occupancy.leaving:
             if (by := book.leases[key].leased.by) is not None:
                 yield by
