@@ -2,13 +2,11 @@
 
 import pytest
 
-from yarn_plugin.decide.pools.lease.settings import RULES
-
-
 from tests.toys.allocators import InTurnSettings
 from tests.toys.registry import TOYS
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.pools.lease.settings import RULES
 from yarn_plugin.drive.config import ArbiterConfig, load
 from yarn_plugin.toml_files import FileError
 
