@@ -81,6 +81,7 @@ class ArbiterProcess(Loop):
 
     def _open(self):
         self.serving, self.ownership, self.superseded = False, None, False
+        self.intake = None
         self.is_reached, self._busy_until = False, 0.0
         self._listeners, self._channels = {}, []
         self.open_inbox()

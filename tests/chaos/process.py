@@ -171,7 +171,8 @@ class Loop(Process):
 
     def crash_if_due(self, where, what):
         """Do what is armed for this line. `what`: the decision, or the kind of record."""
-        for one in list(self.armed):
+        # Not while the journal is opened: an input during which a process dies twice is skipped.
+        for one in list(self.armed) if self.intake is not None else ():
             if one.is_due(self, where, what):
                 self.armed.remove(one)
                 one.does(self)

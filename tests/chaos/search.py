@@ -106,6 +106,7 @@ class Search(Loop):
 
     def _open(self):
         self.open_inbox()
+        self.intake = None
         policy = Durable(TAGS, DiskRecords(self.disk))
         try:
             self.intake = Intake(MACHINE, policy, self.clock(), lambda event: isinstance(event, events.Restarted))

@@ -299,6 +299,19 @@ def test_a_grant_that_is_not_in_use_comes_back():
     assert len(world.rounds()) == 1, "the same would happen again"
 
 
+def test_gpus_that_came_back_unused_from_the_only_application_are_offered_again_after_a_lease():
+    world = World.of(node("n1"), place_within_s=30.0)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.run(a)
+    world.wait(40.0)
+    world.run(a)
+    assert world.held() == {}
+    world.wait(500.0)
+    assert len(world.rounds()) == 1, "the same would happen again"
+    world.wait(150.0)
+    assert len(world.rounds()) == 2
+
+
 def test_gpus_that_came_back_unused_are_offered_to_others():
     world = World.of(node("n1"), f=0.5, place_within_s=30.0)
     a = world.arrive("ann", rho=9.0, rows=(row(1.0, 4),))

@@ -157,9 +157,9 @@ def take_back_unplaced(turn: Turn, what: Input) -> None:
         elif held.listed_at is not None and listed == app:
             turn.set_lease(replace(held, is_placed=True))
             leases.end(turn, held.lease.id, back, NotPlaced(machine, leased, here, within))
-            if len(turn.active()) > 1:
-                # Alone, it would be offered the same again and again.
-                turn.trigger(RELEASED, turn.settings.round_window_s)
+            # Alone, it would be offered the same again and again: once a lease is often enough.
+            is_alone = len(turn.active()) < 2
+            turn.trigger(RELEASED, turn.settings.lease_s if is_alone else turn.settings.round_window_s)
         elif held.listed_at is None or held.listed_at + within <= turn.at:
             # Again if there was no answer: the ResourceManager was away, or this arbiter.
             turn.set_lease(replace(held, listed_at=turn.at))
