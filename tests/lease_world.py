@@ -7,7 +7,7 @@ from tests.toys.stage import Simulated, sent
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import AppsChanged, ContainersListed, ManagerReached, NodesChanged
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
-from yarn_plugin.decide.pools.lease.settings import LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import RULES, LeaseSettings
 from yarn_plugin.model.auction import Bid, Estimate, Row
 from yarn_plugin.model.cluster import Capabilities, Container, Node, YarnApp
 from yarn_plugin.model.gpus import Piece
@@ -23,6 +23,7 @@ SETTINGS = {
     "bid_s": 10.0,
     "decide_s": 0.5,
     "table_rounds": 0,
+    "rules": RULES,
 }
 
 

@@ -8,6 +8,7 @@ from yarn_plugin.quantities import count
 _EXPECTED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "missing": lambda context: "required",
     "extra_forbidden": lambda context: "unknown key",
+    "unexpected_keyword_argument": lambda context: "unknown key",
     "greater_than_equal": lambda context: f"must be at least {_plain(context['ge'])}",
     "greater_than": lambda context: f"must be above {_plain(context['gt'])}",
     "less_than_equal": lambda context: f"must be at most {_plain(context['le'])}",
@@ -51,6 +52,8 @@ def expectation(error: Mapping[str, Any], mapping: str = "table") -> str:
 def one_of(names: Iterable[str]) -> str:
     """The error for a name that is not among these."""
     known = sorted(names)
+    if not known:
+        return "there is none to choose"
     return f"must be {known[0]}" if len(known) == 1 else f"choose one of {', '.join(known)}"
 
 

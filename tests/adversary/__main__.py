@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.adversary import api, commands, files, limits, manager  # noqa: F401 - their checks
+from tests.adversary import api, commands, files, liars, limits, manager  # noqa: F401 - their checks
 from tests.adversary.checks import CHECKS, run_check
 from tests.adversary.fuzz import fuzz
 from tests.adversary.lab import Lab, lab_on_a_cluster
@@ -34,6 +34,13 @@ def main() -> int:
         "--operations", type=int, default=300, metavar="N", help="random operations; 0 for none  [default: 300]"
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the random operations  [default: 1]")
+    parser.add_argument(
+        "--strategies",
+        type=int,
+        default=Lab.strategies,
+        metavar="N",
+        help=f"strategies of a liar; 200 take minutes  [default: {Lab.strategies}]",
+    )
     parser.add_argument("--rows", nargs="*", metavar="NAME", help="only these checks; without a name, no checks")
     parser.add_argument("--list", action="store_true", help="list the checks and exit")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to FILE as JSON")
@@ -49,6 +56,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     names = list(CHECKS) if options.rows is None else options.rows
     with lab_on_a_cluster(options.checkout.resolve()) as lab:
+        lab.strategies = options.strategies
         results = {"checkout": str(options.checkout), "rows": _check_all(lab, names)}
         if options.operations:
             results["fuzz"] = _fuzz(lab, options.operations, options.seed)

@@ -395,7 +395,12 @@ class Arbiter:
 
 
 class Lab:
-    """The ResourceManager, its proxy, and all processes that a check starts, which are stopped at its end."""
+    """The ResourceManager, its proxy, and all processes that a check starts, which are stopped at its end.
+
+    `strategies`: how many strategies of a liar are tried (see `liars`).
+    """
+
+    strategies = 30
 
     def __init__(self, rm_url: str, checkout: Path, scratch: Path) -> None:
         self.rm_url, self.checkout, self.scratch = rm_url, checkout, scratch

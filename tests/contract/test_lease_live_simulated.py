@@ -19,6 +19,7 @@ from yarn_plugin.decide.events import AppSaid, Configured, NodesChanged, Solved,
 from yarn_plugin.decide.mechanisms.partial_allocation import PartialAllocationProblem
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer
 from yarn_plugin.decide.pools.lease import LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import RULES
 from yarn_plugin.drive.daemon import Daemon
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.registry import journal_tags
@@ -132,7 +133,7 @@ class LiveLeases(Live):
 
 def test_a_live_history_with_a_late_bid_and_a_lost_node_is_decided_alike_in_virtual_time(tmp_path):
     settings = LeaseSettings(f=0.0, lease_s=4.0, grid_s=0.0, grace_s=5.0, round_window_s=0.5, estimate_s=1.0, bid_s=0.8,
-                             decide_s=0.4, place_within_s=0.0)  # fmt: skip
+                             decide_s=0.4, place_within_s=0.0, rules=RULES)  # fmt: skip
     stage = LiveLeases(tmp_path, Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=settings))
     try:
         stage.until(lambda: stage.state().machines, "the nodes are known")
@@ -161,9 +162,10 @@ def test_a_live_history_with_a_late_bid_and_a_lost_node_is_decided_alike_in_virt
 
 
 def recorded():
-    """Four rounds: the second has a late bid, the third a lost node; leftovers in each."""
+    """Four rounds: the second has a late bid, the third a lost node; leftovers in each, dealt by a draw, as by rules 1
+    nobody is ahead."""
     world = World.of(node("n1", 2), node("n2", 2), node("n3", 2), lease_s=100.0, f=0.5, payments=False,
-                     place_within_s=0.0)  # fmt: skip
+                     place_within_s=0.0, rules=1)  # fmt: skip
     a = world.arrive("ann", rho=9.0, rows=(row(1.0, 1), row(0.5, 2)))
     b = world.arrive("bob", rho=8.0, rows=(row(1.0, 1), row(0.5, 2)))
     for name, rho in (("kim", 2.0), ("lee", 1.0)):
@@ -233,7 +235,11 @@ def other_seed(history, apps):
     return last_configured(history, seed=3)
 
 
-@pytest.mark.parametrize("mutation", [late_bid_made_timely, node_kept, one_bid_value, other_f, other_seed])
+def other_rules(history, apps):
+    return last_configured(history, rules=2)
+
+
+@pytest.mark.parametrize("mutation", [late_bid_made_timely, node_kept, one_bid_value, other_f, other_seed, other_rules])
 def test_a_changed_input_changes_the_round_that_it_touches_and_nothing_earlier(history, mutation):
     recorded, decided, until, apps = history
     changed, number = mutation(list(recorded), apps)

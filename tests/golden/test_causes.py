@@ -85,6 +85,7 @@ EXAMPLES = (
     ),
     cause.BidSetAside("app_5", "ValueError: no way"),
     cause.LeaseRound(10, "themis", ("lease-end",), 4, (("app_4", 1.25),), discounted=(("app_4", 0.6125),)),
+    cause.LeaseRound(11, "themis", ("lease-end",), 4, (("app_5", 0.5), ("app_4", 1.25)), ahead=("app_4",)),
     cause.LeaseRound(9, "tiresias", ("retry",), 4, error="the solver's result is lost"),
     cause.LeaseWon(7, 4, "bid", 12.5),
     cause.LeaseWon(7, 1, "leftover"),
@@ -95,6 +96,13 @@ EXAMPLES = (
     cause.BeyondLease("app_17", "n1", 4, 2),
     cause.TooManyApps("app_17", "max_apps", 40.0),
     cause.PoolSuperseded("http://other.example.com:8780"),
+    cause.LeasePlaced(),
+    cause.LeasePlaced("in turn", 12.5),
+    cause.LeaseDropped("preempted by app_3"),
+    cause.LeaseReplaced(),
+    cause.LeaseLapsed(),
+    cause.Evicted("app_3", "urgent", "prod", 5),
+    cause.CellsReconfigured(),
     cause.LegacyText("app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"),
 )
 

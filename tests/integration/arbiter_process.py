@@ -55,13 +55,14 @@ class ArbiterProcess:
         self.starts += 1
         address = self.url.removeprefix("http://") if self.url else "127.0.0.1:0"
         (self.state / "arbiter.json").unlink(missing_ok=True)
-        words = ("--rm", self.rm_url, "--state", self.state, "--listen", address, "--config")
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                command("arbiter", *words, self.folder / "arbiter.toml"), stdout=log, stderr=subprocess.STDOUT
-            )
+            self.process = subprocess.Popen(self._command(address), stdout=log, stderr=subprocess.STDOUT)
         self.url = eventually(self._address, f"the arbiter starts: {self.log()[-2000:]}")
         return self
+
+    def _command(self, address):
+        words = ("--rm", self.rm_url, "--state", self.state, "--listen", address, "--config")
+        return command("arbiter", *words, self.folder / "arbiter.toml")
 
     def _address(self):
         assert self.process.poll() is None, f"the arbiter has exited: {self.log()[-2000:]}"

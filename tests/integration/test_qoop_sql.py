@@ -732,12 +732,12 @@ def test_planning_counts_towards_the_timeout(spark, slow_views, monkeypatch):
     """By a clock by which planning takes almost all of it."""
     planned = []
 
-    def plan(query, original=SessionQuery._plan):
+    def plan(query, original=SessionQuery._make_plans):
         found = original(query)
         planned.append(query)
         return found
 
-    monkeypatch.setattr(SessionQuery, "_plan", plan)
+    monkeypatch.setattr(SessionQuery, "_make_plans", plan)
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 599.5 * len(planned))
     monkeypatch.setattr(session_query, "time", clock)
     with session_unchanged(spark), pytest.raises(QueryFailedError, match="longer than its timeout of 600 s"):

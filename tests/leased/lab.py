@@ -70,15 +70,15 @@ PYTHON_PATH = str(Path(__file__).parents[2])
 class Lab:
     """See the module. `apps`: the YARN ids of the applications, by name."""
 
-    def __init__(self, cluster, folder, lease_s, decide_s=2):
+    def __init__(self, cluster, folder, lease_s=12, decide_s=2, config=CONFIG, process=ArbiterProcess):
         self.cluster, self.folder, self.apps = cluster, folder, {}
         for name in ("holds", "intervals"):
             (folder / name).mkdir()
         self.sleepers = Sleepers(cluster.rm_url)
         self.sleepers.kill_all()
         self._queues(QUEUE)
-        config = CONFIG.format(lease_s=lease_s, decide_s=decide_s, bid_s=BID_S)
-        self.arbiter = ArbiterProcess(cluster.rm_url, folder / "arbiter", config).start()
+        config = config.format(lease_s=lease_s, decide_s=decide_s, bid_s=BID_S)
+        self.arbiter = process(cluster.rm_url, folder / "arbiter", config).start()
         self._token = self.arbiter.admin().issue_token(getpass.getuser()).token
 
     def close(self):

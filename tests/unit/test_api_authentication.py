@@ -245,6 +245,8 @@ def test_many_changes_of_one_user_delay_that_user_only(make):
         headers = [(b"content-length", b"%d" % len(body))]
         sender = Sender(service, made[user].token, [body], headers, path=f"/v1/apps/{made[user].app}/vacated")
         await service.app(sender._scope, sender.receive, sender.send)
+        headers = dict(sender.sent[0][0]["headers"])
+        assert headers.get(b"retry-after") == (b"2" if sender.status == 429 else None)
         return sender.status
 
     async def both():
@@ -370,11 +372,12 @@ def test_large_bodies_of_one_user_are_read_a_few_at_a_time(service):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        return read, [one.status if one.sent else None for one in others], others[2].read
+        return read, [one.status if one.sent else None for one in others], others[2].read, others[0].sent[0][0]
 
-    read, statuses, his = asyncio.run(scenario())
+    read, statuses, his, first = asyncio.run(scenario())
     assert read == MAX_CONCURRENT_UPLOADS
     assert statuses[0] == 429, "too many wait already"
+    assert dict(first["headers"])[b"retry-after"] == b"2"
     assert statuses[1] in (None, 422), "a small one does not wait"
     assert his == 1, "nor does another user's"
 

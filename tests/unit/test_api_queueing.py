@@ -101,7 +101,7 @@ def test_reads_beyond_the_queue_limit_are_refused(service, path):
         return refused
 
     refused = in_one_loop(service.app, scenario)
-    assert refused.status_code == 429
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "2")
     assert refused.json()["problems"][0]["expected"].startswith(f"{1 + MAX_WAITING} reads ")
 
 

@@ -2,6 +2,11 @@
 
 import pytest
 
+from tests.toys.allocators import InTurnSettings
+from tests.toys.registry import TOYS
+from yarn_plugin.decide.arbiter import BUILT_IN
+from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.pools.lease.settings import RULES
 from yarn_plugin.drive.config import ArbiterConfig, load
 from yarn_plugin.toml_files import FileError
 
@@ -9,12 +14,15 @@ POOL = '[[pools]]\nname = "sql"\nqueue = "root.sql"\n'
 LEASED = '[[pools]]\nname = "gpu"\nqueue = "root.gpu"\ncontroller = "lease"\n'
 
 
-def refusal(tmp_path, text):
+LEDGER = LEASED.replace('"lease"', '"ledger"') + "[pools.parameters]\n"
+
+
+def refusal(tmp_path, text, registry=BUILT_IN):
     """An error about a file's content, without the name of the file."""
     path = tmp_path / "arbiter.toml"
     path.write_text(text)
     with pytest.raises(FileError) as refused:
-        load(path)
+        load(path, registry)
     return str(refused.value).removeprefix(f"--config '{path}': ")
 
 
@@ -86,6 +94,8 @@ def test_an_unknown_key_is_refused(tmp_path):
         (LEASED + LEASED.replace("gpu", "more"), "pools: pool more: parameters.partition '': pool gpu would lease"),
         ("pools = 3", "pools 3: must be a list"),
         ("poll = 3", "poll 3: must be a table"),
+        ('[tenants]\n"a b" = ["ann"]', "tenants.a b.[key] 'a b': must be 1 to 100 letters, digits or"),
+        ('[tenants]\nvision = "ann"', "tenants.vision 'ann': must be a list"),
         ("watchdog_s = \n", "not TOML: line 1, column 14: invalid value"),
         ("[poll]\napps_s = [", "not TOML: line 2, column 11: invalid value"),
     ],
@@ -122,6 +132,46 @@ def test_pools_that_may_lease_the_same_gpus_are_refused(tmp_path, first, second,
         assert refusal(tmp_path, text).startswith(f"pools: pool more: parameters.{wrong}: pool gpu would lease")
 
 
+def test_pools_are_configured_by_the_present_rules_which_a_file_cannot_set(tmp_path):
+    path = tmp_path / "arbiter.toml"
+    path.write_text(LEASED)
+    (pool,) = load(path).pools
+    assert pool.parameters.rules == RULES
+    refused = refusal(tmp_path, f"{LEASED}[pools.parameters]\nrules = 1\n")
+    assert refused.startswith("pools.gpu.parameters")
+    assert "rules: controller 'lease' has no such parameter" in refused
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error"),
+    [
+        ("", "parameters: allocator: choose one of allox, cells, job_rounds, toy-in-turn, toy-table, not None"),
+        ('allocator = "lottery"', "parameters: allocator: "),
+        ('allocator = "toy-in-turn"\ngrace_s = -1', "parameters: grace_s -1.0: must be a number from 0 to"),
+        ('allocator = "toy-in-turn"\ngrace = 1', "parameters: grace: unknown key"),
+        ('allocator = "toy-in-turn"\nsettings = 3', "parameters: settings: must be a table with the parameters of all"),
+        ('allocator = "toy-in-turn"\nsettings = {lease_s = "long"}', "parameters: settings"),
+        ('allocator = "toy-in-turn"\nsettings = {length_s = 3.0}', "parameters: settings: length_s"),
+        ('allocator = "toy-table"\nsettings = {lease_s = 3.0}', "parameters: settings: allocator 'toy-table' has no"),
+        ('allocator = "toy-table"\ngpu_memory_mb = 0', "parameters: gpu_memory_mb 0: must be above 0"),
+    ],
+)
+def test_the_parameters_of_a_ledger_and_its_allocator_are_checked(tmp_path, parameters, error):
+    assert refusal(tmp_path, LEDGER + parameters, TOYS).startswith(f"pools.gpu.{error}")
+
+
+def test_a_pool_names_its_allocator_and_its_settings(tmp_path):
+    path = tmp_path / "arbiter.toml"
+    path.write_text(f'{LEDGER}allocator = "toy-in-turn"\ngrace_s = 5.0\n[pools.parameters.settings]\nlease_s = 60.0')
+    (pool,) = load(path, TOYS).pools
+    assert pool.pool().parameters == LedgerSettings("toy-in-turn", InTurnSettings(lease_s=60.0), grace_s=5.0)
+
+
+def test_a_ledger_and_an_auction_may_not_lease_the_same_gpus(tmp_path):
+    text = LEASED + LEDGER.replace('"gpu"', '"more"') + 'allocator = "toy-table"'
+    assert refusal(tmp_path, text, TOYS).startswith("pools: pool more: parameters.partition '': pool gpu would lease")
+
+
 def test_by_default_a_neighbour_keeps_an_eleventh_of_the_pool():
     """Idle registrations count in the division, whoever owns them."""
     (pool,) = ArbiterConfig().pools
@@ -131,3 +181,38 @@ def test_by_default_a_neighbour_keeps_an_eleventh_of_the_pool():
 
 def test_a_pool_without_a_policy_is_divided_between_users(tmp_path):
     assert [one.policy for one in load(None).pools] == ["max_min_users"]
+
+
+CELLS = """
+[cell_types.node]
+child = "gpu"
+number = 4
+is_node = true
+[[cells]]
+type = "node"
+nodes = ["n0"]
+[virtual_clusters.prod]
+cells = [{ type = "node", number = %d }]
+"""
+
+WITH_CELLS = """
+[[pools]]
+name = "gpu"
+queue = "root.gpu"
+controller = "ledger"
+parameters = { allocator = "cells", settings = { cells = "cells.toml" } }
+"""
+
+
+def test_settings_of_an_allocator_may_name_a_file_beside_the_configuration(tmp_path):
+    (tmp_path / "cells.toml").write_text(CELLS % 1)
+    path = tmp_path / "arbiter.toml"
+    path.write_text(WITH_CELLS)
+    settings = load(path).pools[0].pool().parameters.settings
+    assert settings.cells.clusters["prod"].quotas[0].number == 1
+    (tmp_path / "cells.toml").write_text(CELLS % 2)
+    with pytest.raises(FileError, match="virtual_clusters: chain node, level 2: cells of type node"):
+        load(path)
+    (tmp_path / "cells.toml").unlink()
+    with pytest.raises(FileError, match=r"cells = 'cells.toml'.*no such file"):
+        load(path)

@@ -7,11 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from tests.toys.registry import TOYS
+from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.drive import registry
 from yarn_plugin.drive.config import load
-from yarn_plugin.drive.registry import CONTROLLERS, LEASE_POLICIES, POLICIES, PluginError
+from yarn_plugin.drive.registry import ALLOCATORS, CONTROLLERS, LEASE_POLICIES, POLICIES, PluginError
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.toml_files import FileError
 
 
@@ -130,7 +132,7 @@ def install(monkeypatch):
 
 def test_installed_plugins_are_found(install):
     install(CONTROLLERS, lottery=kind())
-    assert registry.installed().kinds.keys() == {"share", "lease", "lottery"}
+    assert registry.installed().kinds.keys() == {"share", "lease", "ledger", "lottery"}
 
 
 def test_installed_lease_policies_are_found(install):
@@ -141,9 +143,28 @@ def test_installed_lease_policies_are_found(install):
     assert found.lease_policy("tiresias") is BUILT_IN.lease_policy("tiresias")
 
 
+def allocator(name="lottery", tags=None, **more):
+    given = {"lottery/1": Inner} if tags is None else tags
+    return AllocatorKind(name, lambda settings, kinds: None, given, **more)
+
+
+def test_installed_allocators_are_found_with_their_types(install):
+    install(ALLOCATORS, lottery=allocator())
+    found = registry.installed()
+    assert found.allocator("lottery").name == "lottery"
+    assert found.tags()["lottery/1"] is Inner
+    with pytest.raises(BadInputError, match=r"allocator 'raffle': not installed; choose one of .*lottery"):
+        found.allocator("raffle")
+
+
 @pytest.mark.parametrize(
     ("group", "found", "problem"),
     [
+        (ALLOCATORS, {"a": kind()}, r"must be a .*\.AllocatorKind"),
+        (ALLOCATORS, {"a": allocator(), "b": allocator()}, "the name 'lottery' is already in use"),
+        (ALLOCATORS, {"a": allocator(tags={"ledger/1": Inner})}, "allocator 'lottery'.*'ledger/1' is already used"),
+        (ALLOCATORS, {"a": allocator(messages=frozenset({"bid"}))}, "allocator 'lottery'.*'bid'"),
+        (ALLOCATORS, {"a": allocator(parameters=Settings)}, "Settings, has no journal tag"),
         (CONTROLLERS, {"a": Plain()}, r"must be a .*\.Kind"),
         (CONTROLLERS, {"a": ImportError("no module\nnamed x")}, "cannot be loaded: ImportError: no module named x"),
         (CONTROLLERS, {"a": kind("share")}, "share"),

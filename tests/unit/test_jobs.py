@@ -30,6 +30,7 @@ TRAIN = Job(
     sharing=GpuPart(0.5, 0.25, 0.5, 0.1),
 )
 EVALUATE = Job("evaluate", "vision", demand=Demand((EIGHT_CORES, ONE_GPU)), speeds=(1.0, 4.5), priority=-1)
+REVISED = Revised("app_1", 1.0, Demand((Resources.of({"vcores": 3}),)))
 
 
 def claims(known):
@@ -108,6 +109,13 @@ def test_one_job_without_a_limit_makes_the_application_unlimited():
     assert whole.demand is None
 
 
+def test_a_job_without_a_demand_can_use_what_its_application_registered():
+    known = learn(declared(EVALUATE, replace(EVALUATE, name="any", demand=None)), 3, 5.0, REVISED)[0]
+    assert [claim.demand for claim in claims(known)] == [EVALUATE.demand, REVISED.demand]
+    (whole,) = by_application(claims(known), SQL.resources)
+    assert whole.demand == Demand((Resources.of({"vcores": 11}),))
+
+
 def test_without_jobs_the_claims_stay_the_same_value():
     seen = claims(declared())
     assert by_application(seen, SQL.resources) is seen
@@ -117,7 +125,7 @@ def test_jobs_claim_once_yarn_knows_their_application():
     """Before, its applications of one tenant count as one; their jobs are part of what that one can use."""
     waiting = state(registered("app_1", "sql", "root.sql.x"), replace(registered("app_2", "sql", "root.sql.y")))
     waiting = learn(waiting, 2, 4.0, JobsDeclared("app_1", (replace(EVALUATE, tenant="ann"),)))[0]
-    waiting = learn(waiting, 3, 4.0, Revised("app_2", 1.0, Demand((Resources.of({"vcores": 3}),))))[0]
+    waiting = learn(waiting, 3, 4.0, replace(REVISED, app="app_2"))[0]
     (one,) = claims(waiting)
     assert (one.app, one.job, one.demand) == ("app_1", "", Demand((EIGHT_CORES,)))
     assert [app for app, _ in one.together] == ["app_1", "app_2"]

@@ -49,12 +49,13 @@ def test_each_of_them_has_a_tag(union, tags):
 
 
 def test_a_tag_means_one_type_and_a_type_has_one_tag():
-    groups = (events.TAGS, commands.TAGS, inputs.TAGS, pool_commands.TAGS, *(k.tags for k in BUILT_IN.kinds.values()))
+    kinds = (*BUILT_IN.kinds.values(), *BUILT_IN.allocators.values())
+    groups = (events.TAGS, commands.TAGS, inputs.TAGS, pool_commands.TAGS, *(kind.tags for kind in kinds))
     assert sum(map(len, groups)) + 1 == len(TAGS) == len(set(TAGS.values()))
 
 
 def test_every_state_and_message_of_a_controller_has_a_tag_with_a_version():
-    for kind in BUILT_IN.kinds.values():
+    for kind in (*BUILT_IN.kinds.values(), *BUILT_IN.allocators.values()):
         states = [tag for tag, one in kind.tags.items() if one.__name__.endswith("State")]
         assert states
         assert all(tag.rpartition("/")[2].isdigit() for tag in states)

@@ -9,6 +9,9 @@ from yarn_plugin.api.causes import text
 from yarn_plugin.decide.events import Deregistered, NodesChanged, Superseded
 from yarn_plugin.decide.mechanisms.plausible_rho import Known
 from yarn_plugin.decide.pools.commands import Ask, Revoke
+from yarn_plugin.decide.pools.lease import promises
+from yarn_plugin.decide.pools.lease.turn import Turn
+from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.gpus import Job
 
 HOUR = 3600.0
@@ -52,7 +55,8 @@ def test_an_application_that_keeps_breaking_its_promises_is_named_and_gains_noth
     world, eve, others = liar()
     world.wait(6 * 600.0)
     held, each = dict.fromkeys((eve, *others), 0.0), 60.0
-    for _ in range(60):
+    # 30 leases: each is of the whole pool.
+    for _ in range(300):
         world.wait(each)
         for app, gpus in world.held().items():
             held[app] += len(gpus) * each
@@ -61,6 +65,22 @@ def test_an_application_that_keeps_breaking_its_promises_is_named_and_gains_noth
     assert named
     assert not any(app in dict(record.discounted) for record in world.rounds() for app in others)
     assert f"discounted for a rho worse than promised: {eve} x " in text(named[0])
+
+
+def test_an_application_that_keeps_three_promises_is_discounted_no_more():
+    world = World.of(*(node(f"n{number}") for number in range(4)))
+    eve = world.arrive("eve", rho=9.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    whole = world.stage.intake.state
+    settings = next(pool.parameters for pool in whole.pools if pool.name == "gpu")
+    turn = Turn("gpu", settings, world.stage.state(), View(topology=whole.cells), world.stage.clock.time)
+    for _ in range(20):
+        promises.compare(turn, eve, None, 1.0, 4)
+    assert promises.discount(turn, eve) < 0.25
+    for _ in range(3):
+        assert promises.discount(turn, eve) < 1.0
+        promises.compare(turn, eve, 1.0, 1.0, 4)
+    assert promises.discount(turn, eve) == 1.0
 
 
 def test_a_rho_with_an_equal_part_of_the_pool_is_bounded():

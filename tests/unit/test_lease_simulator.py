@@ -5,7 +5,9 @@ import math
 import pytest
 
 from tests.toys.leases import KIND, SCRIPTED, Script, Settings, ToyTraining
+from tests.toys.registry import TOYS
 from yarn_plugin.decide.arbiter import BUILT_IN
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Revoke
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation, SimulationError
@@ -210,3 +212,13 @@ def test_gpus_are_kept_while_another_job_can_use_them():
     # 1 has two GPUs until 11, 2 one: 10 done. Then 2 has two, and the third is given back.
     assert ends(outcome) == {"1": 11.0, "2": 21.0}
     assert [(at, message.lease, len(message.gpus)) for at, _, message, _ in received] == [(11.0, "l", 1)]
+
+
+def test_an_allocator_decides_in_virtual_time():
+    # One GPU each, in turn: the third application waits for the first end, 50 s later.
+    layout = Layout((Machine("m-1", "r-1", (Slot("m-1/s-0", 2),)),))
+    settings = LedgerSettings("toy-in-turn", grace_s=0.0, place_within_s=0.0)
+    pool = Pool("gpu", "root.gpu", ("yarn.io/gpu",), controller="ledger", parameters=settings)
+    arrivals = [arrival(name, 0.0, goal(name, length)) for name, length in (("a", 50.0), ("b", 100.0), ("c", 100.0))]
+    outcome = LeaseSimulation(pool, TOYS, layout, arrivals, keeps_holdings=True).run()
+    assert ends(outcome) == {"a": 50.0, "b": 100.0, "c": 150.0}

@@ -43,7 +43,38 @@ def test_queries_return_rows(text):
 def test_statements_that_store_rows_have_a_query(text):
     statement = parse_statement(text)
     assert statement.stores_rows
-    assert text.endswith(statement.source_query().text)
+    (source,) = statement.source_queries()
+    assert text.endswith(source.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sources"),
+    [
+        ("WITH k AS (SELECT 1 AS x) INSERT INTO t SELECT x FROM k", ["WITH k AS (SELECT 1 AS x) SELECT x FROM k"]),
+        ("WITH k AS (SELECT 1 AS x) INSERT INTO t WITH K AS (SELECT 2 AS x) SELECT x FROM k", []),
+        (
+            "FROM a INSERT INTO t SELECT x WHERE x > 1 INSERT OVERWRITE u SELECT x + 1",
+            ["SELECT x FROM a WHERE x > 1", "SELECT x + 1 FROM a"],
+        ),
+        (
+            "WITH k AS (SELECT 1 AS x) FROM k INSERT INTO t SELECT x INSERT INTO u SELECT x",
+            2 * ["WITH k AS (SELECT 1 AS x) SELECT x FROM k"],
+        ),
+        (
+            "INSERT OVERWRITE DIRECTORY '/a (SELECT' USING csv OPTIONS (header true) SELECT x FROM a",
+            ["SELECT x FROM a"],
+        ),
+        (
+            "INSERT OVERWRITE LOCAL DIRECTORY '/a' ROW FORMAT SERDE 's' WITH SERDEPROPERTIES ('x' = 1) SELECT x FROM a",
+            ["SELECT x FROM a"],
+        ),
+        ("INSERT OVERWRITE DIRECTORY '/a' USING csv VALUES (1)", []),
+    ],
+)
+def test_the_queries_of_statements_that_store_rows(text, sources):
+    parsed = ParsedText(text)
+    assert parsed.stores_rows == bool(sources)
+    assert not sources or [one.text for one in parsed.statement.source_queries()] == sources
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,10 @@ def journal(tmp_path):
     records = RecordFile(path)
     world = World.of(node("n1", 4), node("n2", 4), stage=Simulated(pool, journal=records))
     ann = world.arrive("ann", rho=16.0, rows=any_number)
-    world.wait(20.0)
+    world.wait(85.0)
     world.arrive("bob", rho=32.0, rows=any_number)
     world.arrive("kim", rho=32.0, rows=any_number)
-    world.wait(150.0)
+    world.wait(85.0)
     world.stage.take(Deregistered(ann))
     records.close()
     return path

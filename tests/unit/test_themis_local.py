@@ -178,6 +178,26 @@ def edited(folder, steps, **more):
     )
 
 
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        (b"", "JSONDecodeError: "),
+        (b'{"app": {"na', "JSONDecodeError: "),
+        (b"\xff\xfe", "UnicodeDecodeError: "),
+        (b"[]", "TypeError: "),
+        (b'{"directory": "/"}', "KeyError: 'app'"),
+        (b'{"app": {"command": ["true"]}, "directory": "/"}', "name: "),
+        (b'{"app": {"command": 5}, "directory": 1}', "name: "),
+    ],
+)
+def test_a_damaged_search_is_an_error_in_one_line(tmp_path, written, reason):
+    (tmp_path / "app.json").write_bytes(written)
+    with pytest.raises(BadInputError) as refused:
+        Folder(tmp_path).load()
+    assert f"its app.json is damaged ({reason}" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_folder_of_an_earlier_version_keeps_its_command_and_a_message_no_password(tmp_path):
     """It was split at blanks; fields that are new have their defaults."""
     fields = {"name": "s", "command": "sh -c 'x {rate}'", "space": SPACE, "algorithm": "plain", "trials": 1}

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from themis_agent.agent.state import State, TrialState
 from themis_agent.app_file import AppFile
 from themis_agent.errors import StoreError
@@ -26,7 +28,8 @@ from themis_agent.trial.store import store_at
 from themis_agent.trial.webhdfs import HdfsStore, MissingError
 from themis_agent.trial.wire import AgentAddress
 from yarn_plugin import files
-from yarn_plugin.errors import BadInputError
+from yarn_plugin.errors import BadInputError, describe
+from yarn_plugin.validation import expectation
 
 _EPOCH = re.compile(r"(?P<trial>[^/]+)/epoch-(?P<epoch>\d+)/spec\.json")
 
@@ -164,12 +167,22 @@ class Folder:
         """The search that the folder holds, and the directory of its file.
 
         Raises:
-            BadInputError: it holds none.
+            BadInputError: it holds none, or its file is damaged.
         """
         try:
-            written = json.loads((self.root / "app.json").read_text())
+            return self._read()
         except FileNotFoundError:
             raise BadInputError("DIR", str(self), "holds no search; `themis-agent run` begins one") from None
+        except ValidationError as problem:
+            first = problem.errors()[0]
+            reason = f"{'.'.join(map(str, first['loc'])) or 'app'}: {expectation(dict(first), 'object')}"
+        except (ValueError, KeyError, TypeError) as problem:
+            reason = describe(problem)
+        expected = f"its app.json is damaged ({reason}); restore it, or begin the search in a folder of its own"
+        raise BadInputError("DIR", str(self), expected)
+
+    def _read(self) -> tuple[AppFile, Path]:
+        written = json.loads((self.root / "app.json").read_text())
         fields = written["app"]
         if isinstance(fields["command"], str):
             # Earlier versions kept the text, and split it at blanks.

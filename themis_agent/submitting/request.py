@@ -153,7 +153,7 @@ def _pool(request: Request) -> wire.Pool | None:
 
 def _leases(pool: wire.Pool) -> bool:
     # An earlier arbiter does not say who controls a pool.
-    return pool.controller == "lease" or (pool.controller is None and GPU in pool.resources)
+    return pool.controller in ("lease", "ledger") or (pool.controller is None and GPU in pool.resources)
 
 
 def _queue_of(pool: wire.Pool, facts: ClusterFacts, name: str) -> str:

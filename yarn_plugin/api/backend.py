@@ -20,6 +20,7 @@ from starlette.types import Scope
 
 from yarn_plugin.api import wire
 from yarn_plugin.api.bodies import Messages
+from yarn_plugin.api.declaration import Tenants
 from yarn_plugin.api.queueing import FairQueue, QueueFullError, SharedPoll
 from yarn_plugin.api.rates import TokenBuckets
 from yarn_plugin.api.refusals import Limits, Refused
@@ -32,7 +33,7 @@ from yarn_plugin.decide.state import State
 from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError
 from yarn_plugin.serving.bodies import NoTurnError, Refusal
-from yarn_plugin.serving.refusals import Refusals
+from yarn_plugin.serving.refusals import RETRY_AFTER, Refusals
 
 MANAGER_TIMEOUT = 10.0
 """Seconds for which /why waits for the ResourceManager's answer; its clients wait 15 s for ours."""
@@ -121,6 +122,7 @@ class Backend:
     limits: Limits
     refusals: Refusals
     users: Users
+    tenants: Tenants
     connections: Callable[[], int]
     ended: type[Exception]
     messages: Messages
@@ -162,7 +164,11 @@ class Backend:
             async with self.uploads.slot(_queue_of(self.arbiter.state, caller)):
                 yield
         except QueueFullError as full:
-            raise NoTurnError(Refusal(429, wire.Problem(field="Authorization", expected=str(full)))) from None
+            problem, headers = (
+                wire.Problem(field="Authorization", expected=str(full)),
+                {"Retry-After": str(RETRY_AFTER)},
+            )
+            raise NoTurnError(Refusal(429, problem, headers)) from None
 
     async def parse(self, caller: Principal, compute: Callable[[], Result]) -> Result:
         """Read what a caller sent in a thread, in the queue of the caller's user.
@@ -188,7 +194,7 @@ class Backend:
                 # Shielded: the event is decided on even when the caller disconnects.
                 return await asyncio.shield(asyncio.wrap_future(self.arbiter.post(event)))
         except QueueFullError as full:
-            raise Refused(429, "Authorization", None, str(full)) from None
+            raise Refused(429, "Authorization", None, str(full), retry_after=RETRY_AFTER) from None
         except self.ended:
             raise Refused(503, "arbiter", None, "is shutting down; retry when it has restarted") from None
         except JournalUnavailableError as problem:
@@ -214,7 +220,7 @@ class Backend:
             async with queue.slot(_queue_of(self.arbiter.state, caller)):
                 return await run_in_threadpool(compute)
         except QueueFullError as full:
-            raise Refused(429, "Authorization", None, str(full)) from None
+            raise Refused(429, "Authorization", None, str(full), retry_after=RETRY_AFTER) from None
 
     async def respond(
         self, caller: Principal, render: Callable[[], bytes], media_type: str = "application/json"

@@ -51,6 +51,12 @@ def text(why: Cause) -> str:
             | cause.BeyondLease()
             | cause.TooManyApps()
             | cause.BidSetAside()
+            | cause.Evicted()
+            | cause.CellsReconfigured()
+            | cause.LeasePlaced()
+            | cause.LeaseDropped()
+            | cause.LeaseReplaced()
+            | cause.LeaseLapsed()
         ):
             return _lease(why)
         case _:
@@ -90,6 +96,20 @@ def _lease(why: LeaseCause) -> str:
             return f"the bid of {app} was set aside, since the auction failed on it: {error}"
         case cause.PoolSuperseded(by):
             return f"another arbiter, {by}, controls the pool now"
+        case cause.Evicted(app, job, cluster, priority):
+            who = f"job {job} of {app}" if job else app
+            return f"{who} needs the cells: guaranteed work of virtual cluster {cluster}, priority {priority}"
+        case cause.CellsReconfigured():
+            return "the cells are no longer part of the configuration of virtual clusters"
+        case cause.LeasePlaced(note, waited_s):
+            waited = f", after {waited_s:g} s of waiting for the former holders" if waited_s else ""
+            return f"{note or 'leased by the pool allocator'}{waited}"
+        case cause.LeaseDropped(note):
+            return note
+        case cause.LeaseReplaced():
+            return "another lease of the same application takes its place"
+        case cause.LeaseLapsed():
+            return "the lease ended and was not renewed"
         case _:
             assert_never(why)
 
@@ -107,6 +127,8 @@ def _lease_round(why: cause.LeaseRound) -> str:
     if why.discounted:
         who = ", ".join(f"{app} x {part:.3g}" for app, part in why.discounted)
         parts.append(f"discounted for a rho worse than promised: {who}")
+    if why.ahead:
+        parts.append(f"served after others, having had more than an equal part: {', '.join(why.ahead)}")
     if why.gap is not None:
         parts.append("optimal" if why.gap == 0 else f"within {why.gap:.2g} nats of the optimum")
     return f"{opened}: {'; '.join(parts)}" if parts else opened

@@ -5,19 +5,25 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from yarn_plugin.api.leases import leased_gpus
 from yarn_plugin.decide.pools.lease.state import LeaseState
+from yarn_plugin.decide.pools.ledger import LedgerState
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.causes import LeaseRound
 
 
 def lease_metrics(state: State, now: float) -> Iterator[Metric]:
     """The metrics of all pools of leased GPUs at `now`, the arbiter's time; none without such a pool."""
-    pools = {name: kept.state for name, kept in sorted(state.pool_states.items()) if isinstance(kept.state, LeaseState)}
+    states = {name: kept.state for name, kept in sorted(state.pool_states.items())}
+    leased = {name: _leased(pool) for name, pool in states.items() if isinstance(pool, LeaseState | LedgerState)}
+    if not leased:
+        return
+    yield _gauge("gpus", "GPUs of usable machines", {name: leased_gpus(states[name]) or 0 for name in leased})
+    yield _gauge("leased_gpus", "GPUs that are leased", {name: gpus for name, (gpus, _) in leased.items()})
+    yield _gauge("count", "Leases", {name: count for name, (_, count) in leased.items()})
+    pools = {name: pool for name, pool in states.items() if isinstance(pool, LeaseState)}
     if not pools:
         return
-    yield _gauge("gpus", "GPUs of usable machines", {name: _gpus(pool) for name, pool in pools.items()})
-    yield _gauge("leased_gpus", "GPUs that are leased", {name: _leased(pool) for name, pool in pools.items()})
-    yield _gauge("count", "Leases", {name: len(pool.leases) for name, pool in pools.items()})
     rounds = CounterMetricFamily("yarn_arbiter_lease_rounds", "Rounds since the journal was created", labels=["pool"])
     for name, pool in pools.items():
         rounds.add_metric([name], pool.round_number)
@@ -64,12 +70,11 @@ def _of_last_rounds(rounds: Mapping[str, LeaseRound]) -> Iterator[Metric]:
     yield gpus
 
 
-def _gpus(pool: LeaseState) -> int:
-    return sum(count for _, count in pool.machines)
-
-
-def _leased(pool: LeaseState) -> int:
-    return sum(len(held.gpus) for held in pool.leases.values())
+def _leased(pool: LeaseState | LedgerState) -> tuple[int, int]:
+    """How many GPUs are leased, and how many leases there are."""
+    if isinstance(pool, LeaseState):
+        return sum(len(held.gpus) for held in pool.leases.values()), len(pool.leases)
+    return sum(len(entry.gpus) for entry in pool.ledger.leases.values()), len(pool.ledger.leases)
 
 
 def _max_rho(last: LeaseRound) -> float:

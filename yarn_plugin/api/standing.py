@@ -1,9 +1,11 @@
 """Where an application stands in its pool: in one form for pools that are shared and pools whose GPUs are leased."""
 
 from yarn_plugin.api import wire
+from yarn_plugin.decide.leases.state import Ledger
 from yarn_plugin.decide.membership import home_of
 from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
 from yarn_plugin.decide.pools.lease.state import LeaseState
+from yarn_plugin.decide.pools.ledger import LedgerState
 from yarn_plugin.decide.pools.share import Member
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.cluster import YarnApp
@@ -23,6 +25,8 @@ def standing(state: State, app: str, running: YarnApp | None, now: float) -> wir
     if pool is not None and kept is not None and isinstance(kept.state, LeaseState):
         settings = pool.parameters if isinstance(pool.parameters, LeaseSettings) else LeaseSettings()
         return _of_leases(settings, kept.state, app, running)
+    if kept is not None and isinstance(kept.state, LedgerState):
+        return _of_ledger(kept.state.ledger, app, running)
     return None
 
 
@@ -49,6 +53,16 @@ def _of_leases(settings: LeaseSettings, state: LeaseState, app: str, running: Ya
         used=(running.used[GPU] if running is not None else 0) / gpus,
         rho=member.rho if member.rho is not None else "unbounded" if _is_unbounded(settings, state, app) else None,
     )
+
+
+def _of_ledger(ledger: Ledger, app: str, running: YarnApp | None) -> wire.Standing | None:
+    """An allocator guarantees nothing by itself."""
+    gpus = sum(node.gpus for node in ledger.nodes.values())
+    if not gpus or not any(claim.app == app for claim in ledger.claims):
+        return None
+    leased = sum(len(entry.gpus) for entry in ledger.leases.values() if entry.app == app and entry.is_started)
+    used = running.used[GPU] if running is not None else 0
+    return wire.Standing(guarantee=0.0, entitlement=leased / gpus, used=used / gpus, rho=None)
 
 
 def _is_unbounded(settings: LeaseSettings, state: LeaseState, app: str) -> bool:

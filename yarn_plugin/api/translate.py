@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from yarn_plugin.api import causes, wire
 from yarn_plugin.api import missed_bids as missed
+from yarn_plugin.api.leases import leased_gpus
 from yarn_plugin.api.standing import standing
 from yarn_plugin.decide.commands import (
     Admit,
@@ -29,7 +30,6 @@ from yarn_plugin.decide.commands import (
 from yarn_plugin.decide.events import Event
 from yarn_plugin.decide.membership import home_of, outside, snapshot
 from yarn_plugin.decide.pools.commands import TO_APP
-from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
@@ -280,9 +280,8 @@ def _pool(state: State, name: str, now: float) -> wire.Pool:
     pool = next(pool for pool in state.pools if pool.name == name)
     seen = snapshot(state, pool, now)
     kept = state.pool_states.get(name)
-    leased = (
-        {GPU: sum(count for _, count in kept.state.machines)} if kept and isinstance(kept.state, LeaseState) else {}
-    )
+    gpus = None if kept is None else leased_gpus(kept.state)
+    leased = {} if gpus is None else {GPU: gpus}
     return wire.Pool(
         name=name,
         queue=pool.queue,

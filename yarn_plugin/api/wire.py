@@ -245,7 +245,8 @@ class Outside(Wire):
 
 class Pool(Wire):
     """A pool: a queue whose capacity is divided among the applications in it. `policy`: of shares. `controller`: what
-    divides it: "share", "lease" (of GPUs) or another one that is installed; None from an earlier arbiter.
+    divides it: "share", "lease" (of GPUs), "ledger" (of cells) or another one that is installed; None from an earlier
+    arbiter.
 
     `capacity`: what is divided now. `outside`: what others use of the same resources, by queue, the largest first; at
     most `MAX_OUTSIDE` of them.

@@ -9,14 +9,17 @@ from yarn_plugin.model.share import Claim, Demand, Job
 
 
 def claims_of(claim: Claim, jobs: Iterable[Job]) -> Iterator[Claim]:
-    """The claims of an application's jobs, given the claim of the application without them."""
+    """The claims of an application's jobs, given the claim of the application without them.
+
+    A job that says nothing of what it needs can use what its application registered.
+    """
     for job in jobs:
         yield replace(
             claim,
             job=job.name,
             tenant=job.tenant,
             virtual_cluster=job.virtual_cluster,
-            demand=job.demand,
+            demand=job.demand or claim.demand,
             speeds=job.speeds,
             priority=job.priority,
             gang=job.gang,
@@ -27,6 +30,7 @@ def claims_of(claim: Claim, jobs: Iterable[Job]) -> Iterator[Claim]:
             lazy_preemption=job.lazy_preemption,
             sharing=job.sharing,
             declared_at=job.declared_at,
+            work=job.work,
         )
 
 

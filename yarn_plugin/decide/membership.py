@@ -210,8 +210,8 @@ def _leaf_of(running: YarnApp, pool: Pool) -> str | None:
 
 def _demand_of(state: State, known: Registration, pool: Pool) -> Demand | None:
     """What an application can use: its jobs together or, without any, what it registered."""
-    jobs = state.jobs.get(known.id, ())
-    return demand_together([job.demand for job in jobs], pool.resources) if jobs else known.demand
+    demands = [job.demand or known.demand for job in state.jobs.get(known.id, ())]
+    return demand_together(demands, pool.resources) if demands else known.demand
 
 
 def _largest_demand(demands: Sequence[Demand | None]) -> Demand | None:

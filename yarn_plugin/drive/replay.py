@@ -19,6 +19,7 @@ from yarn_plugin.decide.state import State
 from yarn_plugin.drive.journaling import arbiter_replay, open_intake
 from yarn_plugin.drive.virtual_time import UncompactedJournal, VirtualClock
 from yarn_plugin.errors import ReportedError, os_reason
+from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import Record, find_damage, read_records
 from yarn_plugin.journal.upgrade import SAME_DECISIONS_SINCE, upgrade, version_of
@@ -135,7 +136,7 @@ def rerun_records(records: Iterable[Record], registry: Registry = BUILT_IN) -> R
         for record in list(repeated.read())[len(before) :]
         if record["kind"] not in OUTCOMES or int(record["seq"]) <= decided
     )
-    return Rerun(tuple(_compared(after)), tuple(_compared(virtual)))
+    return Rerun(tuple(_compared(_rewritten(after, codec))), tuple(_compared(virtual)))
 
 
 def _from_the_last_snapshot(records: list[Record]) -> tuple[list[Record], list[Record]]:
@@ -147,6 +148,15 @@ def _from_the_last_snapshot(records: list[Record]) -> tuple[list[Record], list[R
 def _start_time(before: list[Record], after: list[Record]) -> float:
     first = next((record["at"] for record in (*before[-1:], *after) if "at" in record), 0.0)
     return float(first)
+
+
+def _rewritten(records: Iterable[Record], codec: Codec) -> Iterator[Record]:
+    """The records as this version writes them: fields that are new have their defaults."""
+    for record in records:
+        event, commands = record.get("event"), record.get("commands")
+        new: Record = {} if event is None else {"event": codec.write(codec.read(event))}
+        new |= {} if commands is None else {"commands": [codec.write(codec.read(one)) for one in commands]}
+        yield {**record, **new}
 
 
 def _compared(records: Iterable[Record]) -> Iterator[bytes]:

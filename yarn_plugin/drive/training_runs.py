@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from typing import Literal
 
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
-from yarn_plugin.decide.pools.lease.settings import THEMIS, Entitlement, LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import RULES, THEMIS, Entitlement, LeaseSettings
 from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation, SimulationError
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.errors import ReportedError, describe
@@ -132,7 +132,7 @@ def _settings(run: TrainingRun) -> LeaseSettings:
         policy=run.policy, f=run.f, lease_s=run.lease_s, grace_s=0.0, round_window_s=run.round_window_s,
         decide_s=0.0, place_within_s=0.0, seed=run.seed, payments=run.payments,
         max_bidders=run.max_bidders, rounding=run.rounding, max_gpus_per_user=run.max_gpus_per_user,
-        entitlement=run.entitlement,
+        entitlement=run.entitlement, rules=RULES,
     )  # fmt: skip
 
 

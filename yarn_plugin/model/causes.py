@@ -392,16 +392,35 @@ class BidSetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class Evicted:
+    """A lease is revoked for a gang of `app` (its `job`) in this virtual cluster, with this priority there."""
+
+    app: str
+    job: str
+    virtual_cluster: str
+    priority: int
+    kind: Literal["evicted"] = "evicted"
+
+
+@dataclass(frozen=True, slots=True)
+class CellsReconfigured:
+    """A lease is revoked since the cells are no longer part of the configuration of virtual clusters."""
+
+    kind: Literal["cells-reconfigured"] = "cells-reconfigured"
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseRound:
     """A round in which GPUs were leased (Themis, thesis section 3.4.2.2).
 
     `opened_by`: "arrival", "lease-end", ... `gpus`: how many were allocated. `rhos`: everyone's finish-time fairness,
-    None if unbounded, the worst first. `bidders`: who was offered them and answered in time. `won`, `paid`: GPUs of
-    each application, by the auction and withheld as hidden payment. `leftover`: GPUs given to applications that were
-    not offered any. `idle`: how many nobody got, by reason. `gap`: how far the product of valuations may be from the
-    optimum, in nats; None if the policy has no auction. `work`: of the solver, in its own units. `error`: why the round
-    was without result. `set_aside`: the bids without which it was decided, since the auction failed on them.
-    `discounted`: the factor for the bids of each application whose rho is worse than it promised.
+    None if unbounded, the worst first, but those that are ahead last. `bidders`: who was offered them and answered in
+    time. `won`, `paid`: GPUs of each application, by the auction and withheld as hidden payment. `leftover`: GPUs
+    given to applications that were not offered any. `idle`: how many nobody got, by reason. `gap`: how far the product
+    of valuations may be from the optimum, in nats; None if the policy has no auction. `work`: of the solver, in its
+    own units. `error`: why the round was without result. `set_aside`: the bids without which it was decided, since the
+    auction failed on them. `discounted`: the factor for the bids of each application whose rho is worse than it
+    promised. `ahead`: who has had more than an equal part of the pool's GPU time.
     """
 
     round: int
@@ -419,6 +438,7 @@ class LeaseRound:
     error: str | None = None
     set_aside: tuple[BidSetAside, ...] = ()
     discounted: tuple[tuple[str, float], ...] = ()
+    ahead: tuple[str, ...] = ()
     kind: Literal["lease-round"] = "lease-round"
 
 
@@ -503,6 +523,37 @@ class PoolSuperseded:
     kind: Literal["pool-superseded"] = "pool-superseded"
 
 
+@dataclass(frozen=True, slots=True)
+class LeasePlaced:
+    """An allocator leased cells to an application, and says why, if it does. `waited_s`: until they were vacated."""
+
+    note: str = ""
+    waited_s: float = 0.0
+    kind: Literal["lease-placed"] = "lease-placed"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDropped:
+    """An allocator took a lease back, and says why."""
+
+    note: str
+    kind: Literal["lease-dropped"] = "lease-dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReplaced:
+    """Another lease of the same application took the place of a lease."""
+
+    kind: Literal["lease-replaced"] = "lease-replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLapsed:
+    """A lease reached its end, and its allocator did not keep it."""
+
+    kind: Literal["lease-lapsed"] = "lease-lapsed"
+
+
 LeaseCause = (
     LeaseRound
     | LeaseWon
@@ -514,6 +565,12 @@ LeaseCause = (
     | TooManyApps
     | BidSetAside
     | PoolSuperseded
+    | Evicted
+    | CellsReconfigured
+    | LeasePlaced
+    | LeaseDropped
+    | LeaseReplaced
+    | LeaseLapsed
 )
 """Why a lease was granted, revoked or ended."""
 

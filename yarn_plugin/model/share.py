@@ -107,11 +107,12 @@ class Job:
     lazy_preemption: bool = False
     sharing: GpuPart | None = None
     declared_at: float = 0.0
+    work: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A registered application. `demand` None: unlimited; where it has declared jobs, theirs counts instead.
+    """A registered application. `demand` None: unlimited; of jobs that it declared, each has its own or this one.
 
     `yarn_users`: the YARN users whose application in `queue` is taken for this one; None: any user.
     """
@@ -133,15 +134,16 @@ class Registration:
 class Claim:
     """A claim to a part of a pool, by an application or one of its jobs (key: `app` and `job`).
 
-    What it asks for. `demand` None: unlimited; share policies read its first alternative only. `speeds`: its work per
-    second with each alternative, None where that is not known, empty where none is; in a unit of its own, such as
-    iterations, so only ratios have a meaning. `tenant`: whose share it is part of; who that is says
-    `decide.membership`. `virtual_cluster`: a path that begins with the tenant; empty: the
-    tenant's own. `priority`: 0 to 1000 in its virtual cluster, larger is sooner; -1: opportunistic. `leaf_type`: the
-    model of its GPUs, empty for any. `pinned`: the cell that it must be placed in. `suggested`: preferred nodes; others
-    may be used only if `ignore_suggested`. `lazy_preemption`: where a higher priority takes its place in its virtual
-    cluster, it goes on as opportunistic work. `sharing`: the part of a GPU that each pod needs; None: whole GPUs.
-    `profile`: its declared speed. `declared_at`: when its job was declared; None for an application without jobs.
+    What it asks for. `demand` None: unlimited; share policies read its first alternative only. `speeds`: its work
+    per second with each alternative, None where that is not known, empty where none is; in a unit of its own, such
+    as iterations. `work`: how much there is to do, in that unit; None: not known. `tenant`: whose share it is part
+    of; who that is says `decide.membership`. `virtual_cluster`: a path that begins with the tenant; empty: the
+    tenant's own. `priority`: 0 to 1000 in its virtual cluster, larger is sooner; -1: opportunistic. `leaf_type`:
+    the model of its GPUs, empty for any. `pinned`: the cell that it must be placed in. `suggested`: preferred
+    nodes; others may be used only if `ignore_suggested`. `lazy_preemption`: where a higher priority takes its place
+    in its virtual cluster, it goes on as opportunistic work. `sharing`: the part of a GPU that each pod needs;
+    None: whole GPUs. `profile`: its declared speed. `declared_at`: when its job was declared; None for an
+    application without jobs.
 
     What is known of its application; the same in the claims of all its jobs. `used`: current use of the pool's
     resources; `held`: of all resources. `arrived_at`: when it registered. `grace`: seconds that it needs to vacate.
@@ -175,6 +177,7 @@ class Claim:
     lazy_preemption: bool = False
     sharing: GpuPart | None = None
     declared_at: float | None = None
+    work: float | None = None
 
     @property
     def is_registered(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
@@ -45,7 +46,7 @@ def diagnose(
     found += [_recovery(facts), _gpus(facts, pools)]
     for pool in pools:
         found += _pool(pool, tree) if tree else []
-        if pool.queue in tree and isinstance(pool.parameters, LeaseSettings):
+        if pool.queue in tree and isinstance(pool.parameters, LeaseSettings | LedgerSettings):
             found += leased_pool(pool, pool.parameters, facts, tree, partitions or {})
     return found
 
@@ -212,7 +213,7 @@ def _pool(pool: Pool, tree: Mapping[str, QueueReport]) -> Iterator[Finding]:
     else:
         follows = "The queue accepts no applications. Set its state to RUNNING."
         yield Finding(topic, f"{pool.queue} is {queue.state}", "limited", follows)
-    if isinstance(pool.parameters, LeaseSettings):
+    if isinstance(pool.parameters, LeaseSettings | LedgerSettings):
         return
     yield _leaves(topic, queue)
     fixed = [child.path for child in tree.values() if child.parent == pool.queue and child.mode == PERCENT]

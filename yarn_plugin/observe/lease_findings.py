@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
@@ -14,7 +15,7 @@ from yarn_plugin.observe.queue_tree import QueueReport
 
 def leased_pool(
     pool: Pool,
-    settings: LeaseSettings,
+    settings: LeaseSettings | LedgerSettings,
     facts: ManagerFacts,
     tree: Mapping[str, QueueReport],
     partitions: Mapping[str, Partition],

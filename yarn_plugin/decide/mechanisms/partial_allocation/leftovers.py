@@ -49,7 +49,7 @@ def hand_out(
     one user take turns: each time around, the first of them that can use more.
 
     After all others, those `bidders` that paid nothing take GPUs in the same way, then each of the rest, but none of
-    those that it paid itself; then applications of users who bid.
+    those that it paid itself; then those that come last.
     """
     numbers = {app.app: _numbers(app) for app in apps} | {one.app.app: one.numbers() for one in bidders}
     paid = {one.app.app: dict(one.paid) for one in bidders}

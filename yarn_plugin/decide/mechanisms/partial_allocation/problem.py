@@ -51,8 +51,8 @@ class AppWithoutBid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppOfUser(AppWithoutBid):
-    """One where users count: those of one `user` take turns. `comes_last`: its user bids, so it gets what the others
-    cannot use. A type of its own, so that problems without users are journaled as before."""
+    """One of a `user`, whose applications take turns. `comes_last`: its user bids, or it has had more than its part, so
+    it gets what the others cannot use. A type of its own, so that problems without it are journaled as before."""
 
     user: str
     comes_last: bool

@@ -10,7 +10,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation import (
     PartialAllocationProblem,
     checked_bid,
 )
-from yarn_plugin.decide.pools.lease import promises
+from yarn_plugin.decide.pools.lease import promises, service
 from yarn_plugin.decide.pools.lease.binding import Winner
 from yarn_plugin.decide.pools.lease.inventory import BySlot
 from yarn_plugin.decide.pools.lease.quotas import Quotas
@@ -33,8 +33,7 @@ def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
     quotas = Quotas(turn, now)
     bids = [quotas.bid(_bid(turn, now, app, is_whole)) for app in now.bidders]
     others = [quotas.without_bid(_without_bid(turn, now, app)) for app in turn.active() if app not in now.bidders]
-    if settings.entitlement == "user":
-        others = _of_users(turn, now, others)
+    others = _in_turns(turn, now, others)
     return PartialAllocationProblem(
         now.number,
         settings.seed,
@@ -81,14 +80,19 @@ def _without_bid(turn: Turn, now: Round, app: str) -> AppWithoutBid:
     return AppWithoutBid(app, wants, held, expiring, turn.state.members[app].gangs)
 
 
-def _of_users(turn: Turn, now: Round, apps: Iterable[AppWithoutBid]) -> list[AppWithoutBid]:
-    """The same with their users; those of users who bid come last."""
-    bidding = {turn.user_of(app) for app in now.bidders if app in turn.state.members}
-    return [
-        AppOfUser(one.app, one.wants, one.held, one.expiring, one.gangs, user=user, comes_last=user in bidding)
-        for one in apps
-        for user in [turn.user_of(one.app)]
-    ]
+def _in_turns(turn: Turn, now: Round, apps: Iterable[AppWithoutBid]) -> list[AppWithoutBid]:
+    """The same; those that are ahead come last. Where users count, with their users; those of users who bid come last,
+    too."""
+    counts_users = turn.settings.entitlement == "user"
+    bidding = {turn.user_of(app) for app in now.bidders if app in turn.state.members} if counts_users else set()
+    found = []
+    for one in apps:
+        user = turn.user_of(one.app) if counts_users else one.app
+        comes_last = user in bidding or service.is_ahead(turn, one.app)
+        if counts_users or comes_last:
+            one = AppOfUser(one.app, one.wants, one.held, one.expiring, one.gangs, user=user, comes_last=comes_last)
+        found.append(one)
+    return found
 
 
 def _held(turn: Turn, now: Round, app: str) -> tuple[Gpus, Gpus]:

@@ -9,27 +9,30 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Standing:
     """An application before a round. `rho`: its finish-time fairness, None if unbounded. `is_known`: it has answered in
-    this or an earlier round. `waited`: seconds since its arrival. `ideal`: `T_id` in seconds, None if not known."""
+    this or an earlier round. `waited`: seconds since its arrival. `ideal`: `T_id` in seconds, None if not known.
+    `is_ahead`: it has had more than its part (see `service`)."""
 
     app: str
     rho: float | None
     is_known: bool
     waited: float
     ideal: float | None = None
+    is_ahead: bool = False
 
 
 def worst_first(standings: Sequence[Standing]) -> list[str]:
     """The applications by finish-time fairness, the worst first.
 
     Unbounded ones come first, by wait / `T_id` (if that is not known: the mean of those known). Those that never
-    answered come last: they would occupy the places of applications that want GPUs.
+    answered come last: they would occupy the places of applications that want GPUs. Before these come those that are
+    ahead.
     """
     known = [one.ideal for one in standings if one.ideal]
     mean = sum(known) / len(known) if known else 1.0
 
-    def key(one: Standing) -> tuple[bool, bool, float, str]:
+    def key(one: Standing) -> tuple[bool, bool, bool, float, str]:
         urgency = one.waited / (one.ideal or mean) if one.rho is None else one.rho
-        return not one.is_known, one.rho is not None, -urgency, one.app
+        return not one.is_known, one.is_ahead, one.rho is not None, -urgency, one.app
 
     return [one.app for one in sorted(standings, key=key)]
 

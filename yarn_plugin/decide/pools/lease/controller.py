@@ -27,7 +27,7 @@ from yarn_plugin.decide.pools.lease import (
 )
 from yarn_plugin.decide.pools.lease.derived import Derived
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
-from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings, check_disjoint
+from yarn_plugin.decide.pools.lease.settings import RULES, THEMIS, LeaseSettings, check_disjoint
 from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.view import View
@@ -204,6 +204,7 @@ KIND = Kind(
         "lease.assignments": baselines.Assignments,
     },
     parameters=LeaseSettings,
+    fixed={"rules": RULES},
     messages=frozenset({"lease.estimate", "lease.bid", "lease.release"}),
     solvers={"partial-allocation.problem/1": partial_allocation.allocate},
     policy_solvers={"lease.policy-problem": baselines.solve},

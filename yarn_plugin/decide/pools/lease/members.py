@@ -29,12 +29,16 @@ def update_members(turn: Turn) -> list[str]:
     if not (new or gone or revised):
         return []
     count_until_now(turn)
+    if turn.settings.rules > 1:
+        # Rules 1 forgot what was counted for each application alone.
+        known = turn.state.members
     members = {app: member for app, member in known.items() if app in present}
     for app in revised:
         members[app] = replace(members[app], demand=demand_of(present[app]))
     for app in new:
         user = present[app].tenant
-        members[app] = Member(turn.at, turn.state.area, demand_of(present[app]), waits=True, user=user)
+        demand, parts = demand_of(present[app]), turn.state.parts_gpu_s
+        members[app] = Member(turn.at, turn.state.area, demand, waits=True, user=user, parts_gpu_s=parts)
     turn.change(members=members)
     admitted = admit(turn, new)
     for why, apps in ((ARRIVAL, admitted), (REVISED, revised)):
@@ -88,17 +92,40 @@ def _limit(turn: Turn, member: Member) -> tuple[Literal["max_apps", "max_demand"
 
 
 def count_until_now(turn: Turn) -> None:
-    """Add the time since the last change to the contention integral, or, where it differs between users, to that of
-    each application."""
+    """Add the time since the last change to the integrals of contention and of equal parts, or, where they differ
+    between users, to those of each application."""
     state = turn.state
     if state.counted_at is not None:
         passed = turn.at - state.counted_at
         if turn.settings.entitlement == "user":
             for app, member in list(state.members.items()):
-                turn.set_member(app, replace(member, area=member.area - _rivals(turn, app) * passed))
+                parts = member.parts_gpu_s
+                parts = None if parts is None else parts - _part(turn, app) * passed
+                area = member.area - _rivals(turn, app) * passed
+                turn.set_member(app, replace(member, area=area, parts_gpu_s=parts))
         else:
-            turn.change(area=state.area + len(turn.active()) * passed)
+            parts = state.parts_gpu_s + _gpus(turn) / max(len(turn.active()), 1) * passed
+            turn.change(area=state.area + len(turn.active()) * passed, parts_gpu_s=parts)
     turn.change(counted_at=turn.at)
+
+
+def _gpus(turn: Turn) -> int:
+    """The GPUs of the pool as last seen."""
+    return sum(gpus for _, gpus in turn.state.machines)
+
+
+def _part(turn: Turn, app: str) -> float:
+    """The GPUs of an equal part of the pool."""
+    return _gpus(turn) / max(_rivals(turn, app), 1)
+
+
+def part_gpu_s(turn: Turn, app: str) -> float | None:
+    """The GPU seconds of an equal part of the pool since an application arrived; None: not known."""
+    state, since = turn.state, turn.state.members[app].parts_gpu_s
+    if since is None:
+        return None
+    open_s = 0.0 if state.counted_at is None else turn.at - state.counted_at
+    return state.parts_gpu_s - since + _part(turn, app) * open_s
 
 
 def _rivals(turn: Turn, app: str) -> int:

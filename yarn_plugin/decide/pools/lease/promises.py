@@ -24,6 +24,9 @@ KEPT = 1.02
 MAX_MISSING = math.log(4.0)
 """The most that a single report adds: one from an application in trouble does not ruin it."""
 
+MAX_UNKEPT = 8 * TOLERANCE
+"""The most that adds up: after three kept promises nothing is discounted."""
+
 
 def known(turn: Turn, app: str) -> Known:
     """What the arbiter knows of an application."""
@@ -89,5 +92,7 @@ def compare(turn: Turn, app: str, rho: float | None, promised: float | None, gpu
     missing = MAX_MISSING if rho is None or is_impossible else math.log(rho / promised)
     is_kept = missing <= math.log(KEPT)
     unkept = member.unkept / 2 if is_kept else member.unkept + min(missing, MAX_MISSING)
+    if turn.settings.rules > 1:
+        unkept = min(unkept, MAX_UNKEPT)
     if unkept != member.unkept:
         turn.set_member(app, replace(member, unkept=unkept))

@@ -11,12 +11,22 @@ from dataclasses import replace
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.mechanisms.partial_allocation import PartialAllocation, checked_bid
 from yarn_plugin.decide.pools.commands import Ask, Offer, Solve
-from yarn_plugin.decide.pools.lease import allocation, auctioning, choice, estimates, leases, promises, room
+from yarn_plugin.decide.pools.lease import (
+    allocation,
+    auctioning,
+    choice,
+    estimates,
+    faulty_bids,
+    leases,
+    promises,
+    room,
+    service,
+)
 from yarn_plugin.decide.pools.lease.baselines import Assignments, lease_problem
 from yarn_plugin.decide.pools.lease.inventory import BySlot
 from yarn_plugin.decide.pools.lease.members import contention
 from yarn_plugin.decide.pools.lease.settings import THEMIS
-from yarn_plugin.decide.pools.lease.state import Held, Round
+from yarn_plugin.decide.pools.lease.state import FaultyBids, Held, Round
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.lease.validity import check_rho
 from yarn_plugin.errors import BadInputError
@@ -123,7 +133,8 @@ def _checked(turn: Turn, bid: Bid, offer: GpuOffer) -> Bid | None:
 
 
 def take_result(turn: Turn, id: str, kind: str, result: object, error: str | None) -> None:
-    """Note the solver's result, which takes effect at `decide_at`; a lost problem is given to the worker again."""
+    """Note the solver's result, which takes effect at `decide_at`. A lost problem is given to the worker again, then
+    without some bids, to find those on which it is lost."""
     now = turn.state.round
     if now is None or now.phase != "solving" or id != now.solve or now.result is not None:
         return
@@ -133,11 +144,36 @@ def take_result(turn: Turn, id: str, kind: str, result: object, error: str | Non
         turn.commands.append(command)
         return
     turn.close(id)
+    if kind == "lost" and _may_be_a_bid(turn, now):
+        lost = error or "the worker process was lost"
+        bidders = tuple(app for app in now.bidders if app in now.bids)
+        search = faulty_bids.begin(bidders, lost) if now.faulty is None else faulty_bids.after(now.faulty, lost)
+        _solve_with_some(turn, now, search)
+        return
+    if kind == "done" and now.faulty is not None and now.faulty.waiting:
+        now = replace(now, faulty=faulty_bids.after(now.faulty, None))
+        if now.faulty is not None and now.faulty.waiting:
+            _solve_with_some(turn, now, now.faulty)
+            return
     is_usable = kind == "done" and isinstance(result, PartialAllocation | Assignments) and result.round == now.number
     if is_usable:
         turn.change(round=replace(now, result=result))
     else:
         _fail(turn, now, error or f"the solver's result is {'lost' if kind == 'lost' else 'of another kind'}")
+
+
+def _may_be_a_bid(turn: Turn, now: Round) -> bool:
+    """Whether the process may have been lost because of a bid that can still be found."""
+    if turn.settings.rules == 1 or not now.bids:
+        return False
+    return now.faulty is None or (bool(now.faulty.waiting) and now.tries < faulty_bids.max_tries(len(now.bids)))
+
+
+def _solve_with_some(turn: Turn, now: Round, search: FaultyBids) -> None:
+    problem, tried = auctioning.problem(turn, now), faulty_bids.tried(search)
+    solve = Solve(turn.new_id(), replace(problem, bids=tuple(bid for bid in problem.bids if bid.app in tried)))
+    turn.give(solve)
+    turn.change(round=replace(now, solve=solve.id, tries=now.tries + 1, faulty=search))
 
 
 # Phases.
@@ -214,7 +250,8 @@ def _standing(turn: Turn, app: str) -> choice.Standing:
     member = turn.state.members[app]
     facts = promises.known(turn, app)
     ideal = None if member.cluster_s is None or facts.ideal_s is None else facts.ideal_s / promises.discount(turn, app)
-    return choice.Standing(app, member.rho, member.estimated_in is not None, turn.at - member.arrived_at, ideal)
+    waited, is_known = turn.at - member.arrived_at, member.estimated_in is not None
+    return choice.Standing(app, member.rho, is_known, waited, ideal, service.is_ahead(turn, app))
 
 
 def _offer(turn: Turn, now: Round, bidders: Sequence[str]) -> None:
@@ -261,7 +298,8 @@ def _decide(turn: Turn, now: Round) -> None:
         won, leftovers = auctioning.kept(result), auctioning.leftovers(result)
         allocated = allocation.allocate(turn, now, [(won, "bid"), (leftovers, "leftover")])
         paid = auctioning.paid(result)
-        record = replace(record, gap=result.gap, work=result.work, paid=paid, set_aside=result.set_aside)
+        set_aside = (*result.set_aside, *(now.faulty.set_aside if now.faulty is not None else ()))
+        record = replace(record, gap=result.gap, work=result.work, paid=paid, set_aside=set_aside)
         reasons = {one.slot: one.reason for one in result.idle}
     allocation.keep_unwanted(turn, now, allocated)
     leases.apply(turn, now, allocated)
@@ -289,7 +327,10 @@ def _begun(turn: Turn, now: Round) -> LeaseRound:
     """The record of a round, without its result."""
     gpus = sum(map(len, turn.by_slot(now.offer).values()))
     discounted = promises.discounts(turn) if turn.settings.policy == THEMIS else ()
-    return LeaseRound(now.number, turn.settings.policy, now.opened_by, gpus, now.rhos, discounted=discounted)
+    ahead = tuple(app for app in turn.active() if service.is_ahead(turn, app))
+    return LeaseRound(
+        now.number, turn.settings.policy, now.opened_by, gpus, now.rhos, discounted=discounted, ahead=ahead
+    )
 
 
 def _finish(turn: Turn, record: LeaseRound | None = None) -> None:

@@ -8,7 +8,7 @@ from yarn_plugin.decide.mechanisms.cached_table import CachedTable
 from yarn_plugin.decide.mechanisms.partial_allocation import Gang
 from yarn_plugin.decide.pools.lease.inventory import BySlot
 from yarn_plugin.model.auction import Bid, Estimate
-from yarn_plugin.model.causes import How, LeaseRound
+from yarn_plugin.model.causes import BidSetAside, How, LeaseRound
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.share import Lease
 
@@ -24,6 +24,8 @@ class Member:
     (None: not known). `user`: whose it is. `table`: its last bid, made in round `table_round`; `counted_at`: until when
     the work done since is taken off. `attained_gpu_s`: GPU seconds that it leased until `attained_at` (None: it has
     held none). `unkept`: what is missing of what its bids promised, in nats (see `promises`).
+    `parts_gpu_s`: `LeaseState.parts_gpu_s` at its arrival, less what was counted for it alone; None: it arrived when
+    that was not counted.
     """
 
     arrived_at: float
@@ -41,6 +43,7 @@ class Member:
     attained_at: float | None = None
     unkept: float = 0.0
     user: str = ""
+    parts_gpu_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Held:
     `leaving`: those of its GPUs that are revoked, to be vacated `by` then. `is_placed`: it was seen in use, or is no
     longer expected to be; `listed_at`: when containers were last listed once more before that is decided.
     `lists_tell`: whether YARN's container lists tell when the revoked GPUs are vacated (see `handover`); None: not
-    looked at yet.
+    looked at yet. `released`: those of `leaving` that the holder says it has vacated.
     """
 
     lease: Lease
@@ -67,6 +70,7 @@ class Held:
     is_placed: bool = False
     listed_at: float | None = None
     lists_tell: bool | None = None
+    released: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -84,6 +88,16 @@ class Held:
         return tuple(gpu for gpu in self.gpus if gpu not in self.leaving) if self.leaving else self.gpus
 
 
+@dataclass(frozen=True, slots=True)
+class FaultyBids:
+    """The search for bids with which the solver's process is lost (see `faulty_bids`). `admitted`: bidders with whose
+    bids it is not. `waiting`: groups of others; the first is tried now."""
+
+    admitted: tuple[str, ...] = ()
+    waiting: tuple[tuple[str, ...], ...] = ()
+    set_aside: tuple[BidSetAside, ...] = ()
+
+
 Phase = Literal["estimating", "offered", "solving"]
 
 
@@ -94,7 +108,7 @@ class Round:
     `opened_by`: what opened it. `asked`: the commands that wait for an answer, by application. `deadline`: of answers;
     None while the solver works. `offer`: its GPUs (earlier versions listed them). `ending`: the leases that some belong
     to; their holders train on. `solve`: the id of the command, tried `tries` times. `decide_at`:
-    when its result takes effect.
+    when its result takes effect. `faulty`: the search for bids with which the solver's process is lost, if it was.
     """
 
     number: int
@@ -113,6 +127,7 @@ class Round:
     tries: int = 0
     decide_at: float | None = None
     result: Annotated[object, Tagged()] = None
+    faulty: FaultyBids | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +146,8 @@ class LeaseState:
     `machines`: usable machines and their GPUs as last seen. `triggers`: what the next round will be opened by, at
     `open_at`. `idle`: GPUs that the last round left idle. `open`: commands that are issued again after a restart, by
     id. `excess`: where an application uses more GPUs of a node than it leases, by "app node". `last`: the record of
-    the last round. `crowded`: GPUs in no lease whose machine has no room for their tasks now.
+    the last round. `crowded`: GPUs in no lease whose machine has no room for their tasks now. `parts_gpu_s`: the GPU
+    seconds of an equal part of the pool, until `counted_at`.
     """
 
     counter: int = 0
@@ -149,3 +165,4 @@ class LeaseState:
     excess: Mapping[str, Excess] = field(default_factory=dict)
     last: LeaseRound | None = None
     crowded: tuple[str, ...] = ()
+    parts_gpu_s: float = 0.0

@@ -39,6 +39,7 @@ class Draft:
     excess: dict[str, Excess]
     last: LeaseRound | None
     crowded: tuple[str, ...]
+    parts_gpu_s: float
 
 
 FIELDS = tuple(one.name for one in fields(LeaseState))

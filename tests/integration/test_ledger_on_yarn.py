@@ -1,0 +1,77 @@
+"""A toy allocator on a real cluster: containers hold cells as leased, and no GPU is held twice."""
+
+import sys
+
+import pytest
+
+from tests.integration.arbiter_process import ArbiterProcess
+from tests.integration.sleepers import eventually
+from tests.leased.intervals import overlaps
+from tests.leased.lab import Lab
+from tests.toys.registry import TOYS
+from tests.toys.stage import check_agreement, check_leases, sent
+from yarn_plugin.decide.pools.commands import Renew, Revoke
+from yarn_plugin.drive.replay import replay
+from yarn_plugin.model.causes import LeaseLapsed
+
+pytestmark = pytest.mark.integration
+
+CONFIG = """
+[[pools]]
+name = "gpu"
+queue = "root.gpu"
+resources = ["memory-mb", "vcores", "yarn.io/gpu"]
+controller = "ledger"
+
+[pools.parameters]
+allocator = "toy-in-turn"
+grace_s = 5
+place_within_s = 60
+task_memory_mb = 1400
+nodes = ["{host}"]
+
+[pools.parameters.settings]
+lease_s = {{lease_s}}
+
+[poll]
+metrics_s = 0.2
+apps_s = 1
+nodes_s = 2
+"""
+# Of the four GPUs of the node, two are leased: it has memory for two tasks.
+
+
+class ToyArbiterProcess(ArbiterProcess):
+    """An arbiter with the toys."""
+
+    def _command(self, address):
+        words = (self.rm_url, self.state, address, self.folder / "arbiter.toml")
+        return [sys.executable, "-m", "tests.toys.arbiter", *map(str, words)]
+
+
+@pytest.fixture
+def lab(cluster, tmp_path):
+    config = CONFIG.format(host=cluster.nodes[0].host)
+    made = Lab(cluster, tmp_path, lease_s=6, config=config, process=ToyArbiterProcess)
+    yield made
+    made.close()
+
+
+def test_two_gpus_pass_from_hand_to_hand_on_yarn_and_alike_in_virtual_time(lab):
+    lab.submit("ann", gpus=1)
+    lab.submit("eve", gpus=1)
+    eventually(lambda: lab.gpus_of("ann") and lab.gpus_of("eve"), "ann and eve have a GPU each", 60)
+    lab.submit("bob", gpus=1)
+    eventually(lambda: lab.gpus_of("bob"), "bob has one, after a lease was not kept", 60)
+    lab.finish("ann", "eve", "bob")
+    journal = lab.arbiter.state / "journal"
+
+    def leases():
+        return replay(journal, TOYS).state.pool_states["gpu"].state.ledger.leases
+
+    eventually(lambda: not leases(), "all leases are over")
+    assert not overlaps(lab.intervals())
+    decided = check_agreement(journal).history
+    assert check_leases(decided) >= 3
+    assert any(isinstance(one.cause, LeaseLapsed) for one in sent(decided, Revoke))
+    assert sent(decided, Renew), "leases were kept while nobody waited"

@@ -1,0 +1,40 @@
+"""Leases that reach their end: their allocator is told before, and may keep them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from yarn_plugin.decide.allocators.happenings import Expiring
+from yarn_plugin.decide.leases.book import NO_CHANGES, Changes
+from yarn_plugin.decide.leases.lifetime import revoke
+from yarn_plugin.decide.leases.occupancy import Occupancy
+from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.state import Entry
+from yarn_plugin.model.causes import LeaseLapsed
+
+
+def expire(leases: Mapping[str, Entry], occupancy: Occupancy, at: float, settings: LedgerSettings) -> Changes:
+    """Tell of the leases that end within `notice_s`."""
+    ending = [leases[key] for key in _until(occupancy.untold, at + settings.notice_s)]
+    told = {entry.key: replace(entry, told_end=entry.leased.until) for entry in ending}
+    return Changes(told, happened=(Expiring(tuple(told)),)) if told else NO_CHANGES
+
+
+def lapse(leases: Mapping[str, Entry], occupancy: Occupancy, at: float, settings: LedgerSettings) -> Changes:
+    """Revoke the leases that were not kept by their end, or `overtime_s` later."""
+    changes = NO_CHANGES
+    for key in _until(occupancy.ends, at - settings.overtime_s):
+        changes += revoke(leases[key], (), LeaseLapsed(), at, settings.grace_s)
+    return changes
+
+
+def deadlines(occupancy: Occupancy, settings: LedgerSettings) -> Iterator[float]:
+    """When one of these has something to do next."""
+    if occupancy.ends:
+        yield min(occupancy.ends) + settings.overtime_s
+    if occupancy.untold:
+        yield min(occupancy.untold) - settings.notice_s
+
+
+def _until(ends: Mapping[float, set[str]], by: float) -> list[str]:
+    """The leases that end by then, the first ones first."""
+    return [key for until in sorted(end for end in ends if end <= by) for key in sorted(ends[until])]

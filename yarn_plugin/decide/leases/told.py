@@ -1,0 +1,44 @@
+"""Leases as applications know them: as GPUs one by one, with their places, and as fractions of other cells."""
+
+from collections.abc import Iterable, Iterator
+
+from yarn_plugin.decide.allocators import plan
+from yarn_plugin.decide.allocators.cells import Cells
+from yarn_plugin.decide.leases.state import Entry
+from yarn_plugin.model.resources import GPU
+from yarn_plugin.model.share import Holding, Lease
+
+
+def told(entry: Entry, cells: Cells) -> Lease:
+    """A lease for its application."""
+    leased = entry.leased
+    app, job = leased.claim
+    holdings = tuple(one for holding in leased.holdings for one in _told(holding, cells))
+    return Lease(
+        entry.id, app, job or leased.job, leased.member, holdings, leased.alternative, leased.until, leased.kind
+    )
+
+
+def _told(holding: plan.Holding, cells: Cells) -> Iterator[Holding]:
+    place = cells.gpus.get(holding.cell)
+    if holding.amounts:
+        capacity = cells[holding.cell].capacity
+        for name, amount in holding.amounts:
+            yield Holding(holding.cell, name, amount / capacity[name], holding.container, place)
+        return
+    gpus = [gpu for gpu in cells.gpus_in(holding.cell) if gpu == holding.cell or gpu not in cells.broken]
+    for gpu in gpus:
+        yield Holding(gpu, GPU, 1.0, holding.container, cells.gpus[gpu])
+    for name, _ in () if gpus else cells[holding.cell].capacity:
+        yield Holding(holding.cell, name, 1.0, holding.container, None)
+
+
+def granted(entry: Entry, cells: Cells) -> dict[str, tuple[str, ...]]:
+    """What the application knows those cells of a lease by that have other cells in them."""
+    found = {holding.cell: tuple([one.cell for one in _told(holding, cells)]) for holding in entry.leased.holdings}
+    return {cell: known for cell, known in found.items() if known != (cell,) and set(known) != {cell}}
+
+
+def told_cells(entry: Entry, some: Iterable[str]) -> tuple[str, ...]:
+    """These cells of a lease as its application knows them."""
+    return tuple([known for cell in some for known in entry.granted.get(cell, (cell,))])
