@@ -41,6 +41,7 @@ from yarn_plugin.decide.events import Configured, NodesChanged, NodeUseChanged, 
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools import commands
 from yarn_plugin.decide.pools.commands import CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
+from yarn_plugin.decide.pools.lease.derived import Inventories
 from yarn_plugin.journal.intake import SkippedInputError
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import LeaseDropped, LeaseLapsed, LeaseReplaced, NotPlaced, UseAsked
@@ -496,7 +497,7 @@ def test_an_application_reads_its_leases(world):
     world.place("k", world.a, "n1", until=9000.0)
     world.place("l", world.a, "n2/0")
     world.plan(drop=(Drop("l", BECAUSE),))
-    found = api_leases.leases(world.stage.intake.state, world.a, 7, 100.0)
+    found = api_leases.leases(world.stage.intake.state, world.a, 7, 100.0, Inventories())
     assert [(one.until, [held.cell for held in one.holdings], one.revoked) for one in found.leases] == [
         (9100.0, ["n1/0", "n1/1"], []),
         (None, ["n2/0"], ["n2/0"]),
