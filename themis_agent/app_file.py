@@ -220,11 +220,29 @@ def read(values: Mapping[str, Any], where: str) -> AppFile:
     try:
         app = validate(AppFile, values, where, keys_in="docs/training.md")
     except FileError as problem:
-        found = "; ".join(_conflicts(values))
-        raise FileError(f"{problem}; {found}" if found else str(problem)) from None
-    if found := "; ".join(_conflicts(app.model_dump())):
-        raise FileError(f"{where}: {found}")
+        if kind := kind_of(values):
+            raise FileError(f"{where}: {kind}, not a search") from None
+        found = list(_conflicts(values))
+        raise FileError("; ".join([str(problem), *found]), where, [*problem.invalid, *found]) from None
+    if found := list(_conflicts(app.model_dump())):
+        raise FileError(f"{where}: {'; '.join(found)}", where, found)
     return app
+
+
+_KINDS = {
+    "nodes": "describes a cluster, which `yarn-plugin simulate --cluster` reads",
+    "machines": "describes a cluster with GPUs, which `yarn-plugin simulate --cluster` reads",
+    "generate": "describes a workload, which `yarn-plugin simulate --workload` reads",
+    "apps": "describes applications that train, which `yarn-plugin simulate --workload` reads",
+    "pools": "configures an arbiter, which `yarn-plugin arbiter --config` reads",
+}
+
+
+def kind_of(values: Mapping[str, Any]) -> str:
+    """What a file is that has none of a search's required fields; "" if that is not known."""
+    if {"name", "command", "space", "max_steps"} & values.keys():
+        return ""
+    return next((said for key, said in _KINDS.items() if key in values), "")
 
 
 def _conflicts(given: Mapping[str, Any]) -> Iterator[str]:

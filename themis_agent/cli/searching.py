@@ -12,6 +12,7 @@ from themis_agent.cli.results import print_problems, print_result, print_submitt
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count, number
+from yarn_plugin.toml_files import FileError
 
 if TYPE_CHECKING:
     from themis_agent.app_file import AppFile
@@ -48,7 +49,10 @@ def validate(
     from themis_agent.submitting import client
     from themis_agent.validation import gpu_hours, gpu_time, plan, warnings
 
-    app = load(file)
+    try:
+        app = load(file)
+    except FileError as refused:
+        return print_problems([f"{refused.where}: {one}" for one in refused.invalid] or [str(refused)])
     for warning in warnings(app):
         console.err.print(f"warning: {warning}")
     if gpus is not None:
