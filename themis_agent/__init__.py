@@ -45,10 +45,11 @@ def run(
             called in another process.
     """
     # A training script imports this package too, and needs none of this.
-    from themis_agent import notebooks, study
+    from themis_agent import notebooks, study, validation
     from themis_agent.app_file import read
     from themis_agent.local import driver
     from themis_agent.local.folder import Folder
+    from yarn_plugin import console
 
     given, function = _given(command, fields)
     root = Path(state or f"{given['name']}.themis").resolve()
@@ -56,6 +57,8 @@ def run(
     if function is not None:
         given["command"] = _calls(folder.function / function.file)
     app = read({"space": space, **given}, "themis_agent.run")
+    if function is not None and not function.saves and (costs := validation.retraining(app, function.name)):
+        console.err.print(f"warning: {costs}")
     result = driver.run(
         app,
         Path(directory).resolve(),

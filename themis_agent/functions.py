@@ -36,11 +36,12 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 @dataclass(frozen=True)
 class Packed:
     """A packed function. `digest`: of its code, the values that it uses and its modules, but not of where they are:
-    the same function, packed by another process, has the same one."""
+    the same function, packed by another process, has the same one. `saves`: it may save checkpoints."""
 
     name: str
     digest: str
     archive: bytes
+    saves: bool
 
     @property
     def file(self) -> str:
@@ -93,7 +94,8 @@ def pack(function: Callable[[dict[str, Any]], object]) -> Packed:
             archive.write(path, f"cloudpickle/{path.name}")
         for inside, path in modules.items():
             archive.write(path, inside)
-    return Packed(name, _digest(function, used, modules), written.getvalue())
+    saves = any(b"checkpoint" in text.lower() for text in (pickled, *(path.read_bytes() for path in modules.values())))
+    return Packed(name, _digest(function, used, modules), written.getvalue(), saves)
 
 
 def _check(function: object, shown: str) -> None:

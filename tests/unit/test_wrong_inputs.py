@@ -96,7 +96,7 @@ OF_COMMANDS = [
     ("yarn-plugin simulate --cluster cluster.toml", "--workload: required"),
     (
         "yarn-plugin simulate --cluster cluster.toml --workload nothing.toml",
-        "--workload 'nothing.toml': does not exist",
+        "'nothing.toml': no such file or directory",
     ),
     ("yarn-plugin simulate --cluster cluster.toml --workload workload.toml --policy drff", "choose one of max_min"),
     ("yarn-plugin arbiter --config arbiter.toml", "--rm: required"),

@@ -47,7 +47,7 @@ def validate(
     from themis_agent.app_file import load
     from themis_agent.local.driver import check_fits
     from themis_agent.submitting import client
-    from themis_agent.validation import gpu_hours, gpu_time, plan, warnings
+    from themis_agent.validation import gpu_hours, gpu_time, plan, retraining, warnings, without_checkpoints
 
     try:
         app = load(file)
@@ -57,7 +57,11 @@ def validate(
         console.err.print(f"warning: {warning}")
     if gpus is not None:
         check_fits(app, gpus)
-    rungs, hours = plan(app), gpu_hours(app)
+    script = without_checkpoints(app, file.resolve().parent)
+    if script is not None and (costs := retraining(app, script)):
+        console.err.print(f"warning: {costs}")
+    rungs = plan(app, retrains=script is not None)
+    hours = gpu_hours(app, rungs)
     rows = [(one.bracket, one.rung, one.trials, f"{one.until:g}", number(one.steps)) for one in rungs]
     console.out.print(console.table(None, ("#bracket", "#rung", "#trials", "#until step", "#steps of all"), rows))
     steps = number(sum(one.steps for one in rungs))

@@ -54,9 +54,8 @@ def parse(kind: type[Content], text: str, where: str) -> Content:
     try:
         stored = model.model_validate_json(text)
     except ValidationError as problem:
-        raise FileError(
-            f"{where}: not a file of a {_NAMES[kind]}: {invalid_fields(problem, None, Stored[kind])}"
-        ) from None
+        invalid = invalid_fields(problem, model=model)
+        raise FileError(f"{where}: not a file of a {_NAMES[kind]}: {invalid}") from None
     except PlanError as problem:
         raise FileError(f"{where}: {problem}") from None
     if stored.what != _NAMES[kind]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from themis_agent.agent.state import TrialState
-from themis_agent.local.progress import status, summary
+from themis_agent.local.progress import cost, status, summary
 from themis_agent.validation import gpu_time, plan
 from themis_agent.view.changes import Change, metric_text
 from themis_agent.view.charts import curves, gpus
@@ -105,7 +105,7 @@ def _top(shown: Snapshot, standing: str) -> Iterator[Block]:
     lost = sum(one.lost_steps for one in state.trials.values())
     if lost:
         figures.append(
-            KeyFigure("steps lost", number(lost), "executed after the newest checkpoint when a run ended", "warn")
+            KeyFigure("steps lost", number(lost), f"after the newest checkpoint of a run: {cost(state)}", "warn")
         )
     yield KeyFigures(tuple(figures))
 
