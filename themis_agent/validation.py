@@ -41,7 +41,7 @@ def _plan(app: AppFile) -> tuple[Rung, ...]:
                 for number, size in enumerate(bracket_sizes(app.max_steps, app.eta))
                 for rung in _rungs(number, size.trials, size.ends, app.eta)
             )
-        case "successive_halving":
+        case "successive_halving" | "asha":
             return tuple(_rungs(0, app.trial_count, rungs(app.trial_count, app.max_steps, app.eta), app.eta))
         case _:
             return tuple(_rungs(0, app.trial_count, (float(app.max_steps),), app.eta))

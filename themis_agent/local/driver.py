@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rich.live import Live
 
+from themis_agent import warm_start
 from themis_agent.agent import commands, events
 from themis_agent.agent.searching import is_trial_id
 from themis_agent.agent.state import State
@@ -113,6 +114,7 @@ def run(
             _claim_store(app.checkpoint, folder)
         if function is not None:
             function.write(folder.function)
+        warm_start.keep(folder, warm_start.read(app, directory))
         folder.begin(app, directory)
     records = RecordFile(folder.journal)
     try:
@@ -184,6 +186,7 @@ class _Run:
         add_view(self._service, view)
         self._page = f"{url}/{view.key}/"
         self._mirror = StudyMirror(app.storage, app, folder.search_id()) if app.storage else None
+        self._earlier = warm_start.kept(folder)
         self._changes = progress.Changes(self._agent.state)
         self._live: Live | None = None
 
@@ -216,7 +219,7 @@ class _Run:
             case commands.SampleTrial():
                 state = self._agent.state
                 if state is not None:
-                    self._agent.put(sampled(self._app, command, state))
+                    self._agent.put(sampled(self._app, command, state, self._earlier))
             case commands.StartTrial():
                 self._launchers.start(command)
             case commands.KillTrial():

@@ -33,6 +33,7 @@ OF_A_SEARCH = (
     "logs",
     "trials",
     "function",
+    "earlier.json",
     "journal",
     "journal.lock",
     "agent.json",

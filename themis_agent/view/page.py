@@ -57,7 +57,7 @@ def page(shown: Snapshot, standing: str, made: str, reload_s: int | None = None)
         Section("Best trial", tuple(_best(shown))),
         Section("Trials", (_trials(shown),)),
         Section("Curves", (curves(shown),)),
-        Section("Rungs", (_rungs(shown),)) if app.algorithm in ("hyperband", "successive_halving") else None,
+        Section("Rungs", (_rungs(shown),)) if app.algorithm in ("hyperband", "successive_halving", "asha") else None,
         Section("GPUs", gpus(shown)),
         Section("Fairness", fairness(shown)) if shown.history.rhos or shown.history.bids else None,
         Section("Failures", (_failures(shown),)),
@@ -181,7 +181,8 @@ def _rungs(shown: Snapshot) -> Table:
         cells: list[Cell] = [one or None for one in counts]
         rows.append((rung.bracket, rung.rung, rung.until, rung.trials, *cells))
     columns = ("bracket", "rung", "until step", "planned", "promoted", *names)
-    note = "paused: at the end of its rung, until the others of its bracket are there."
+    others = "it is among the best there" if shown.app.algorithm == "asha" else "the others of its bracket are there"
+    note = f"paused: at the end of its rung, until {others}."
     return Table(tuple(Column(name, True) for name in columns), tuple(rows), note=note)
 
 
