@@ -26,13 +26,15 @@ SHOWN = 20
 @dataclass(frozen=True)
 class Trial:
     """A trial as it stands. `status`: as `themis-agent status` says it. `metric`: at its last report, at `step`; None
-    without one. `gpu_s`: GPU seconds that it has had. `error`: why it failed; "" otherwise."""
+    without one. `metrics`: its further ones. `gpu_s`: GPU seconds that it has had. `error`: why it failed; ""
+    otherwise."""
 
     name: str
     status: str
     step: float
     metric: float | None
     parameters: dict[str, Any]
+    metrics: dict[str, float]
     gpu_s: float
     error: str = ""
 
@@ -113,6 +115,7 @@ def trials_of(state: State) -> tuple[Trial, ...]:
             one.step,
             state.metric(one),
             json.loads(one.parameters or "{}"),
+            dict(one.others),
             one.gpu_s,
             one.error,
         )
@@ -139,6 +142,7 @@ def _row(metric: str, trial: Trial) -> dict[str, Any]:
         "status": trial.status,
         "step": trial.step,
         metric: trial.metric,
+        **trial.metrics,
         **trial.parameters,
         "gpu_s": trial.gpu_s,
         "error": trial.error,

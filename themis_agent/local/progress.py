@@ -81,6 +81,8 @@ def as_json(state: State) -> dict[str, object]:
             "rung": one.rung,
             "step": one.step,
             "metric": state.metric(one),
+            "metrics": dict(one.others),
+            "violated": one.violated or None,
             "gpus": len(one.attempt.cells) if one.attempt is not None else 0,
             "starts": one.epoch,
             "checkpoint": one.checkpoint,
