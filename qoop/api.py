@@ -1,7 +1,7 @@
 """Run queries in a Spark session: the library call `qoop.sql`, and the functions that the driver and `tpcds` use."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -9,18 +9,28 @@ from typing import TypeVar
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from qoop.as_written.causes import Construct, Unsupported
+from qoop.as_written.decide import AsWritten, HowToRun
 from qoop.engine.checkpoints import counting
+from qoop.engine.executors import slots_within
 from qoop.engine.jobs import settings_of
 from qoop.engine.persisted import PersistedRows, remove_all
-from qoop.engine.session import in_session_of, require_classic_session, syntax_of
-from qoop.engine.statement import StatementAsWritten
+from qoop.engine.session import (
+    executes_at_once,
+    in_session_of,
+    plain_sql,
+    require_classic_session,
+    syntax_of,
+    with_substitutions,
+)
+from qoop.engine.statement import StatementAsWritten, may_read_each_other, statements_as_written
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.timeout import cancelling_after
 from qoop.errors import QoopError
 from qoop.options import Options
 from qoop.parsing.statement import ParsedText, Statement
 from qoop.replan.state import QueryCounts
-from qoop.run.query_run import Outcome
+from qoop.run.query_run import Outcome, together
 from qoop.session_query import SessionQuery
 
 Place = TypeVar("Place")
@@ -51,7 +61,11 @@ def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataF
     if parsed.stores_rows:
         execute(spark, parsed, options)
         return spark.range(0).select()
-    query = SessionQuery(spark, parsed, _checked(options))
+    return frame_of_query(SessionQuery(spark, parsed, _checked(options)))
+
+
+def frame_of_query(query: SessionQuery) -> DataFrame:
+    """Run all stages of a query but the last, which runs when the frame is used; see `sql`."""
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
         return 0, query.users(frame)
@@ -124,6 +138,33 @@ def write(
     return outcome
 
 
+def how_to_run(
+    spark: SparkSession, text: str, options: Options | None = None, slots: Sequence[float] = ()
+) -> list[HowToRun]:
+    """Whether a query, or that of a statement that stores rows, would be planned now, and why not; nothing is run.
+
+    `slots`: tells it for each of these shares; without any, for the session's own. The causes are values of
+    `qoop.as_written.causes`; `qoop.as_written.wording` has their words, and what would change each.
+    """
+    parsed, options = _parsed(spark, text), _checked(options)
+    statement = parsed.statement
+    shares = slots or (slots_within(spark.sparkContext, options.slots),)
+    if parsed.stores_rows and statement is not None:
+        written, sources = statements_as_written(spark, parsed.text), statement.source_queries()
+        if len(written) != len(sources) or any(one.query is None for one in written):
+            return [AsWritten(Unsupported(Construct.NO_QUERY))] * len(shares)
+        try:
+            queries = _stored_queries(spark, written, sources, options)
+        except AnalysisException:
+            return [AsWritten(Unsupported(Construct.MEANING_IN_STATEMENT))] * len(shares)
+    elif executes_at_once(spark, parsed.text):
+        return [AsWritten(parsed.cause or Unsupported(Construct.NO_QUERY))] * len(shares)
+    else:
+        queries = [SessionQuery(spark, parsed, options)]
+    every = [[query.how_to_run_at(share) for query in queries] for share in shares]
+    return [next((one for one in hows if isinstance(one, AsWritten)), hows[0]) for hows in every]
+
+
 def _store(query: SessionQuery, statement: StatementAsWritten) -> Outcome:
     """Run a query and store its rows: directly, unless another plan might then be needed after some were stored."""
     atomic = query.is_planned and statement.is_atomic
@@ -185,24 +226,41 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
     options = _checked(options)
     if statement is None or not statement.stores_rows or _target_exists(spark, statement):
         return _execute_as_written(spark, parsed.text, options)
-    written = StatementAsWritten(spark, parsed.text)
-    if written.query is None:
+    written, sources = statements_as_written(spark, parsed.text), statement.source_queries()
+    if len(written) != len(sources) or any(one.query is None for one in written):
         return _execute_as_written(spark, parsed.text, options)
-    written.check()
-    source = statement.source_query()
+    for one in written:
+        one.check()
     try:
-        planned = ParsedText(source.text, statement=source)
-        query = SessionQuery(spark, planned, options, written.query, use="all rows, stored")
+        queries = _stored_queries(spark, written, sources, options)
     except AnalysisException:
         # Its query means something only as part of the statement, such as DEFAULT.
-        return _execute_as_written(spark, parsed.text, options)
-    return _store(query, written)
+        return _execute_as_written(spark, parsed.text, options, Construct.MEANING_IN_STATEMENT)
+    if len(queries) > 1 and may_read_each_other(written, [query.written.analysed for query in queries]):
+        return _execute_as_written(spark, parsed.text, options, Construct.READS_TARGET)
+    outcomes = [_store(query, one) for query, one in zip(queries, written, strict=True)]
+    return outcomes[0] if len(outcomes) == 1 else together(outcomes)
+
+
+def _stored_queries(
+    spark: SparkSession, written: Sequence[StatementAsWritten], sources: Sequence[Statement], options: Options
+) -> list[SessionQuery]:
+    """The queries of statements, as Spark and the planner parse them."""
+    use = "all rows, stored"
+    return [
+        SessionQuery(spark, ParsedText(source.text, statement=source), options, one.query, use=use)
+        for one, source in zip(written, sources, strict=True)
+    ]
 
 
 def _parsed(spark: SparkSession, text: str | ParsedText) -> ParsedText:
-    """The text as the session reads it."""
+    """The text as the session reads it, with the values of `${...}` in their places."""
     require_classic_session(spark)
-    return ParsedText(text, partial(syntax_of, spark)) if isinstance(text, str) else text
+    given = text if isinstance(text, str) else text.text
+    substituted = with_substitutions(spark, given)
+    if isinstance(text, ParsedText) and substituted == given:
+        return text
+    return ParsedText(substituted, partial(syntax_of, spark))
 
 
 def _checked(options: Options | None) -> Options:
@@ -223,12 +281,13 @@ def _target_exists(spark: SparkSession, statement: Statement) -> bool:
     return statement.creates is not None and spark.catalog.tableExists(statement.creates)
 
 
-def _execute_as_written(spark: SparkSession, text: str, options: Options) -> Outcome:
+def _execute_as_written(
+    spark: SparkSession, text: str, options: Options, why: Construct = Construct.NO_QUERY
+) -> Outcome:
     started = time.monotonic()
     with cancelling_after(options.timeout, spark.sparkContext):
-        spark.sql(text).collect()
-    reason = "the statement has no query that can be planned"
-    return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, reason, ())
+        plain_sql(spark, text).collect()
+    return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, Unsupported(why), ())
 
 
-__all__ = ["Answer", "Options", "collect", "execute", "sql", "write"]
+__all__ = ["Answer", "Options", "collect", "execute", "how_to_run", "sql", "write"]

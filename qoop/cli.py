@@ -248,8 +248,8 @@ def explain(
     shares between which another plan is chosen. A share is a number of slots (tasks that run at the same
     time). The query is not run. Without --tables a local Spark session is started to read Spark's catalog.
 
-    Not shown is whether qoop submit would plan the query at all: it runs short ones as written, and it knows the times
-    and row counts of earlier runs. To have a short query run by these plans, use qoop submit --plan always.
+    The last lines say whether qoop submit would plan the query by default, why not, and what would change that
+    (docs/planned.md has all causes). With --tables, what only Spark knows is left out, as are earlier runs.
     """
     from qoop.explain import explain as run
     from qoop.explain import parse_shares

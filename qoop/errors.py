@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable
 
+from qoop.as_written.causes import AsWrittenCause
+from qoop.as_written.wording import text
 from yarn_plugin.errors import ReportedError
 
 
@@ -30,8 +32,16 @@ class QueryFailedError(QoopError):
     """The query has failed; the message is Spark's."""
 
 
-class CannotSplitError(QoopError):
-    """Why a query or a block runs as a single stage. Never shown as an error: Spark runs the query as written."""
+class RunsAsWrittenError(QoopError):
+    """A query, or a block of it, runs as written. Never shown as an error: Spark runs the query."""
+
+    def __init__(self, cause: AsWrittenCause) -> None:
+        super().__init__(text(cause))
+        self.cause = cause
+
+
+class CannotSplitError(RunsAsWrittenError):
+    """A query or a block runs as a single stage, as it cannot be taken apart."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -1,14 +1,18 @@
 """`qoop explain`: a query's candidate plans, and which one would be chosen at which share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
+from qoop.as_written.decide import Ask, Facts, HowToRun, Names, Planned, Reading, how_to_run
+from qoop.as_written.wording import text as text_of
+from qoop.as_written.wording import with_remedy
 from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError, did_you_mean
 from qoop.estimate.cost import CostModel
+from qoop.estimate.gate import Gate, Inputs
 from qoop.estimate.statistics import TableStatistics
 from qoop.parsing.moment import Moment
 from qoop.parsing.spark_sql import Catalogue
@@ -59,13 +63,14 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
         QoopError: the query cannot be planned, or its tables cannot be read.
     """
     try:
-        planned = _plan(text, tables)
+        planned, hows = _plan(text, tables, shares)
     except RecursionError:
         raise QoopError("query: nested too deeply for the planner; Spark may still run it") from None
-    except CannotSplitError as reason:
-        console.out.print(f"runs as written, in one stage, at every share: {reason}", soft_wrap=True)
+    except CannotSplitError as problem:
+        line = f"runs as written, in one stage, at every share: {with_remedy(problem.cause)}"
+        console.out.print(line, soft_wrap=True)
         if json_file is not None:
-            console.write_json(json_file, {"plans": [], "one_stage_reason": str(reason), "shares": list(shares)})
+            console.write_json(json_file, {"plans": [], "one_stage_reason": str(problem), "shares": list(shares)})
         return
     rules, estimator = Rules(), planned.estimator
     found = [evaluate(planned.plans, estimator, Progress(frozenset(), {}), share, rules) for share in shares]
@@ -77,31 +82,83 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
     shown = list(dict.fromkeys([*chosen, *sorted(range(len(ends)), key=lambda number: ends[number])]))
     shown = shown[: max(max_plans, len(set(chosen)))]
     _show(planned, shares, ends, chosen, shown)
+    for line in _verdicts(shares, hows):
+        console.out.print(line, soft_wrap=True)
     if json_file is not None:
         console.write_json(json_file, _estimates_as_json(planned, shares, ends, chosen))
 
 
-def _plan(text: str, tables: str | None) -> PlannedQuery:
-    catalogue: Catalogue
+def _plan(text: str, tables: str | None, shares: Sequence[float]) -> tuple[PlannedQuery, list[HowToRun]]:
+    """The query's plans, and whether it would be planned at each share."""
     if tables is not None:
         folder = FolderCatalogue(tables)
-        catalogue, statistics = folder, folder.statistics
         try:
-            return _planned(parse_statement(text), catalogue, statistics)
+            planned = _planned(parse_statement(text), folder, folder.statistics)
         except UnknownTableError as problem:
             similar = did_you_mean(problem.table, folder.tables)
             raise UnknownNameError(f"{problem} in --tables {tables!r}{similar}") from None
+        inputs = _inputs(planned, folder)
+        return planned, [_how(Reading(inputs, Gate(), share, characters=len(text))) for share in shares]
+    from qoop.api import how_to_run as how_in_session
     from qoop.engine.catalogue import local_catalogue
 
     with local_catalogue() as known:
         try:
-            return _planned(parse_statement(text, known.syntax), known, known.statistics)
+            planned = _planned(parse_statement(text, known.syntax), known, known.statistics)
         except UnknownTableError as problem:
             raise UnknownNameError(f"{problem} in Spark's catalog; give its directory with --tables") from None
+        return planned, how_in_session(known.session, text, slots=shares)
 
 
 def _planned(statement: Statement, catalogue: Catalogue, statistics: Callable[[str], TableStatistics]) -> PlannedQuery:
+    if statement.inserts:
+        # They read the same source.
+        statement = statement.source_queries()[0]
     return plan(statement, catalogue, statistics, CutPolicy(), CostModel(), _now, fewer_stages=True)
+
+
+def _inputs(planned: PlannedQuery, folder: FolderCatalogue) -> Inputs:
+    """What a query reads of a folder's tables, roughly: of each table the part of its columns that are read."""
+    sizes = []
+    for block in planned.text.query.blocks.values():
+        for relation in block.graph.relations if block.graph is not None else ():
+            if not relation.is_block:
+                columns = folder.columns(relation.source) or {}
+                part = min(len(relation.columns) / max(len(columns), 1), 1.0)
+                sizes.append(folder.statistics(relation.source).bytes * part)
+    return Inputs(tuple(sizes), named=len(planned.text.tables))
+
+
+def _how(reading: Reading) -> HowToRun:
+    """Whether a query with plans would be planned, as far as that is known without Spark."""
+    how = how_to_run(
+        Facts(
+            when="auto",
+            is_optimised=True,
+            reading=reading,
+            text=None,
+            earlier=None,
+            is_deterministic=True,
+            names=Names(),
+            files=None,
+            plans=None,
+            pinned=None,
+        )
+    )
+    assert not isinstance(how, Ask)
+    return how
+
+
+def _verdicts(shares: Sequence[float], hows: Sequence[HowToRun]) -> Iterator[str]:
+    """Whether the query would be planned by default, at each share, and what would change that."""
+    by_verdict: dict[str, list[float]] = {}
+    for share, how in zip(shares, hows, strict=True):
+        verdict = "planned" if isinstance(how, Planned) else f"as written: {with_remedy(how.cause)}"
+        by_verdict.setdefault(verdict, []).append(share)
+    for verdict, at in by_verdict.items():
+        *others, last = at
+        on = f"{', '.join(f'{share:g}' for share in others)} and {in_slots(last)}" if others else in_slots(last)
+        yield f"by default (--plan auto), on {on}: {verdict}"
 
 
 def _show(
@@ -120,9 +177,9 @@ def _show(
     for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False):
         if before != after:
             console.out.print(f"at {in_slots(low)} plan {before} is chosen, at {in_slots(high)} plan {after}")
-    reason = planned.one_stage_reason()
-    if reason:
-        console.out.print(f"every plan is a single stage: {reason}")
+    cause = planned.one_stage_cause()
+    if cause is not None:
+        console.out.print(f"every plan is a single stage: {with_remedy(cause)}", soft_wrap=True)
 
 
 def _marked(ends: list[float], taken: list[bool]) -> list[str]:
@@ -169,7 +226,7 @@ def _estimates_as_json(
         "shares": list(shares),
         "join_trees": planned.join_trees,
         "chosen": chosen,
-        "one_stage_reason": planned.one_stage_reason(),
+        "one_stage_reason": None if (cause := planned.one_stage_cause()) is None else text_of(cause),
         "plans": [
             {
                 "plan": number,

@@ -41,7 +41,7 @@ class _LookUps:
 class _Made:
     """A planned query, or why it cannot be planned, and all that was looked up for it."""
 
-    planned: PlannedQuery | str
+    planned: PlannedQuery | CannotSplitError
     columns: dict[str, Types | None]
     statistics: dict[str, TableStatistics]
 
@@ -77,17 +77,17 @@ class KnownPlans:
         made = self._made.get(key)
         if made is None or not made.holds(catalogue, statistics):
             asked = _LookUps(catalogue, statistics)
-            planned: PlannedQuery | str
+            planned: PlannedQuery | CannotSplitError
             try:
                 planned = plan(statement, asked, asked.statistics, cut_policy, model, now, fewer_stages, findings)
                 if planned.moment is not None:
                     return planned
-            except CannotSplitError as reason:
-                planned = str(reason)
+            except CannotSplitError as problem:
+                planned = CannotSplitError(problem.cause)
             made = _Made(planned, asked.known_columns, asked.known_statistics)
         self._made.put(key, made)
-        if isinstance(made.planned, str):
-            raise CannotSplitError(made.planned)
+        if isinstance(made.planned, CannotSplitError):
+            raise CannotSplitError(made.planned.cause)
         return made.planned
 
 

@@ -4,8 +4,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
+from qoop.as_written.decide import PlanWhen
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate
@@ -14,9 +15,8 @@ from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import Command
 from qoop.replan.completion import Completion
 from qoop.replan.decision import Rules
+from qoop.replan.events import Event
 from qoop.run.query_run import Feed
-
-PlanWhen = Literal["always", "auto", "never"]
 
 PLAN_WANTED = "must be auto, always or never"
 
@@ -43,7 +43,8 @@ class Options:
         checkpoint: a URL that all nodes reach, to store stage outputs as files; by default they are on the executors.
         journal: a file to record events and decisions in.
         warn: takes a warning, one line; called from several threads.
-        watch: called with every command of the planner.
+        watch: called with every event of `qoop.replan.events` (a stage finished, the share changed and why), and then
+            with the commands of `qoop.replan.commands` that follow from it.
         plan: "always": plan every query, and cut it into stages wherever large inputs meet. "auto": run it as written
             if Spark is expected to end it before planning could pay off (`gate`), or if no plan is expected to win; cut
             it only where that costs little. "never": run it as written, in one stage. By default the session's
@@ -67,7 +68,7 @@ class Options:
     checkpoint: str | None = None
     journal: str | Path | None = None
     warn: Callable[[str], None] = lambda line: None
-    watch: Callable[[Command], None] = lambda command: None
+    watch: Callable[[Event | Command], None] = lambda told: None
     plan: PlanWhen | None = None
     gate: Gate = field(default_factory=Gate)
     guard: Guard | None = field(default_factory=Guard)

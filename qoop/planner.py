@@ -4,6 +4,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from qoop.as_written.causes import (
+    AsWrittenCause,
+    Construct,
+    Excess,
+    NothingLarge,
+    NothingToReorder,
+    NotRepeatable,
+    TooMuch,
+    Unrepeatable,
+    Unsupported,
+)
 from qoop.errors import CannotSplitError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
@@ -65,19 +76,19 @@ class PlannedQuery:
         trees = {(block, shape(part.tree)) for plan in self.plans for block, part in plan.block_plans.items()}
         return len(trees) - len(self.text.query.planned) + 1 if trees else 1
 
-    def one_stage_reason(self) -> str | None:
+    def one_stage_cause(self) -> AsWrittenCause | None:
         """Why every plan of the query is a single stage; None if some plan has several."""
         if any(len(plan.stages()) > 1 for plan in self.plans):
             return None
         planned = [self.text.query.blocks[block] for block in self.text.query.planned]
         if planned:
-            return "no intermediate result is joined with another large input, so splitting the query would not pay off"
-        return _reasons(self.text.query)
+            return NothingLarge()
+        return _nothing_to_reorder(self.text.query)
 
 
-def _reasons(query: Query) -> str:
-    reasons = {block.reason for block in query.blocks.values() if block.reason}
-    return "; ".join(sorted(reasons)) or "the query has no joins"
+def _nothing_to_reorder(query: Query) -> AsWrittenCause:
+    causes = tuple(dict.fromkeys(one.cause for one in query.blocks.values() if isinstance(one.cause, Unsupported)))
+    return causes[0] if len(causes) == 1 else NothingToReorder(causes)
 
 
 @contextmanager
@@ -86,7 +97,7 @@ def _limiting_depth() -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        raise CannotSplitError("the query is nested too deeply for the planner") from None
+        raise CannotSplitError(TooMuch(Excess.NESTING)) from None
 
 
 @_limiting_depth()
@@ -112,16 +123,16 @@ def plan(
         CannotSplitError: it must run as a single stage.
     """
     if statement.query is None:
-        raise CannotSplitError("the statement contains no query")
+        raise CannotSplitError(Unsupported(Construct.NO_QUERY))
     query, moment = statement.query, None
     if names_moment(query):
-        raise CannotSplitError("a text that stands for the current date or time has another value each time")
+        raise CannotSplitError(NotRepeatable(Unrepeatable.MOMENT_IN_TEXT))
     if now is not None and reads_moment(query):
         moment = now()
         query = at_moment(query, moment)
     text = describe_query(query, catalogue, statement.syntax)
     if not text.query.planned and not any(block.shared for block in text.query.blocks.values()):
-        raise CannotSplitError(_reasons(text.query))
+        raise CannotSplitError(_nothing_to_reorder(text.query))
     tables = {table: statistics(table) for table in text.tables}
     estimator = Estimator(text.query, tables, model, _by_stage(text.query, findings.counted))
     estimators = [estimator.with_pessimism(level) if level else estimator for level in PESSIMISM_LEVELS]

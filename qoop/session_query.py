@@ -3,7 +3,7 @@
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -13,6 +13,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.as_written.causes import AsWrittenCause, Construct, NotUnderstood, PlanningFailed, Unsupported
+from qoop.as_written.decide import Ask, AsWritten, Fact, Facts, HowToRun, PlanWhen, Reading, facts_with, how_to_run
 from qoop.computed_once import computed_once
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints
@@ -30,21 +32,22 @@ from qoop.engine.session import (
     current_moment,
     in_session_of,
     is_on,
+    names_of,
     query_session,
-    why_names_differ,
 )
-from qoop.engine.snapshot import NoSnapshotError, files_read, pin_tables, showing_sources
+from qoop.engine.snapshot import files_read, pin_tables, showing_sources
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_limit import StoredLimit
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.timeout import cancelling_after, stopping_after
+from qoop.engine.variables import variables_read
 from qoop.engine.verification import Verification
-from qoop.errors import CannotSplitError, QoopError, QueryFailedError
+from qoop.errors import QoopError, QueryFailedError, RunsAsWrittenError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate, Inputs
 from qoop.feedback.profile import fixed_share
 from qoop.known_plans import KnownPlans
-from qoop.options import CHECKPOINT_WANTED, PLAN_WANTED, Options, PlanWhen
+from qoop.options import CHECKPOINT_WANTED, PLAN_WANTED, Options
 from qoop.parsing.statement import ParsedText
 from qoop.planner import PlannedQuery
 from qoop.run.earlier_runs import EarlierRuns, Run
@@ -64,8 +67,6 @@ PLAN_SETTING = "spark.qoop.plan"
 
 CROSS_JOINS = "spark.sql.crossJoin.enabled"
 """Whether Spark runs joins without a condition that are not called CROSS JOIN, as the planner calls them."""
-
-NOT_OPTIMISED = "Spark fails to optimise the query as written"
 
 
 def _never_raising(warn: Callable[[str], None]) -> Callable[[str], None]:
@@ -104,6 +105,7 @@ class SessionQuery:
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._use, self._keeps_metadata, self._began = use, keeps_metadata, time.monotonic()
         self._planning_s: float | None = None
+        self._planning_began: float | None = None
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self.spark = spark
@@ -120,6 +122,8 @@ class SessionQuery:
         self._session = spark
         self._checkpoints: Checkpoints | None = None
         self._engine: SparkEngine | None = None
+        self._files: list[Any] = []
+        self._candidates: PlannedQuery | None = None
         self._pinned: list[tuple[Any, Any]] = []
         self._filters = RuntimeFilters()
 
@@ -144,34 +148,75 @@ class SessionQuery:
         return self._planned[0] is not None
 
     @computed_once
-    def _planned(self) -> tuple[PlannedQuery | None, str | None]:
+    def _planned(self) -> tuple[PlannedQuery | None, AsWrittenCause | None]:
         """The query with its candidate plans, or why it has none."""
-        reason = self._reason_not_to_plan()
-        if reason is not None:
-            return None, reason
-        started = time.monotonic()
+        how, candidates = self.how_to_run, self._candidates
+        return (None, how.cause) if isinstance(how, AsWritten) else (candidates, None)
+
+    @computed_once
+    def how_to_run(self) -> HowToRun:
+        """Whether it is planned, and why not; plans it when first asked."""
+        how = self._decided(Facts(self._when, self.written.is_command))
+        if self._planning_began is not None:
+            self._planning_s = time.monotonic() - self._planning_began
+        return how
+
+    def how_to_run_at(self, slots: float) -> HowToRun:
+        """Whether it would be planned with so many slots, and why not."""
+        facts = Facts(self._when, self.written.is_command, self._is_optimised())
+        if facts.when == "auto" and not facts.is_command:
+            facts = replace(facts, reading=replace(self._reading(), slots=slots))
+        return self._decided(facts)
+
+    def _decided(self, facts: Facts) -> HowToRun:
+        """The decision, for which facts are looked up that are not known yet."""
+        look_up: Mapping[Fact, Callable[[], object]] = {
+            "is_optimised": self._is_optimised,
+            "reading": self._reading,
+            "text": self._text_cause,
+            "earlier": self._said_by_earlier_runs,
+            "is_deterministic": lambda: self.written.is_deterministic,
+            "names": partial(names_of, self.spark),
+            "files": self._list_files,
+            "plans": self._make_plans,
+            "pinned": self._pin,
+        }
+        while isinstance(how := how_to_run(facts), Ask):
+            if how.fact == "is_deterministic":
+                self._planning_began = time.monotonic()
+            facts = facts_with(facts, how.fact, self._looked_up(look_up[how.fact]))
+        return how
+
+    def _looked_up(self, look_up: Callable[[], object]) -> object:
         try:
-            return self._plan()
-        finally:
-            self._planning_s = time.monotonic() - started
+            return look_up()
+        except RunsAsWrittenError as problem:
+            return problem.cause
+        except QoopError as problem:
+            # Spark has accepted the query, so the planner lacks support for it.
+            return NotUnderstood(str(problem))
+        except Exception as problem:
+            if was_cancelled(problem):
+                raise QueryFailedError(message_of(problem)) from problem
+            return PlanningFailed(describe(problem))
 
     def run(self, consume: Callable[[DataFrame], tuple[int, Any]], once: StoredOnce | None = None) -> Outcome:
         """Run the query to its end; `consume` is part of the last stage; `once`: takes its place if it stores rows."""
         options = self._options
-        planned, reason = self._planned
+        planned, cause = self._planned
         rules = replace(
             options.rules, measured=self._earlier.measured, measured_slots=self._slots, stores=once is not None
         )
         # Rows that are stored as written could not be left when the trial takes too long.
         trial = self._earlier.trial if planned is not None and once is None else None
         if trial is not None:
-            rules, reason = replace(rules, trial_s=trial.trial_s), trial.reason
+            rules, cause = replace(rules, trial_s=trial.trial_s), trial.cause
         with closing(QueryJournal(options.journal, options.warn)) as journal:
             run = QueryRun(
                 self._name,
                 self._parsed.text,
                 planned,
-                reason,
+                cause,
                 rules,
                 journal,
                 options.confirm,
@@ -205,7 +250,7 @@ class SessionQuery:
             foreground=is_simple and only_ctrl_c_interrupts(),
             tag=session_tag(self.spark),
             keeps_metadata=self._keeps_metadata,
-            too_much=StoredLimit(self.spark).reason if planned is not None else lambda stored: None,
+            too_much=StoredLimit(self.spark).excess if planned is not None else lambda stored: None,
             out_of_room=self._filters.drop,
         )
 
@@ -305,20 +350,30 @@ class SessionQuery:
             return FileCheckpoints(self._session, self._folder, in_plan)
         return ExecutorCheckpoints(self._session, self._options.warn, in_plan)
 
-    def _reason_not_to_plan(self) -> str | None:
-        """Why the query is not planned, as far as that is known without planning it."""
-        if self.written.is_command:
-            return "the statement is not a SELECT"
-        if self._when == "never":
-            return "replanning is off"
-        if (reason := self._refused() if self._when == "always" else self._gated()) is not None:
-            return reason
+    def _is_optimised(self) -> bool:
+        """Whether Spark can optimise the query; True if it would run all parts of it anyway, and is not asked."""
+        if self._when == "always" and is_on(self.spark, CROSS_JOINS, "true"):
+            return True
+        try:
+            if self._when == "always":
+                self.written.analysed._jdf.queryExecution().optimizedPlan()
+            else:
+                self._inputs  # noqa: B018 - reads them off the optimised plan
+        except (PySparkException, Py4JJavaError):
+            return False
+        return True
+
+    def _reading(self) -> Reading:
+        if (inputs := self._inputs) is not None:
+            self._earlier.reads(inputs.sizes)
+        return Reading(inputs, self._gate, self._slots, self._earlier.seconds, len(self._parsed.text))
+
+    def _text_cause(self) -> AsWrittenCause | None:
+        # Now it is no short query.
         self._filters = self._runtime_filters()
         if self._parsed.statement is None:
-            return self._parsed.reason
-        if self._parsed.statement.writes:
-            return "the statement is not a SELECT"
-        return None if self._when == "always" else self._said_by_earlier_runs()
+            return self._parsed.cause
+        return Unsupported(Construct.NOT_SELECT) if self._parsed.statement.writes else None
 
     def _runtime_filters(self) -> RuntimeFilters:
         """The runtime filters of the query, which is not a short one."""
@@ -326,27 +381,6 @@ class SessionQuery:
             if (inputs := self._inputs) is not None:
                 return runtime_filters(self.spark, inputs.sizes, self._broadcast_bytes)
         return RuntimeFilters()
-
-    def _refused(self) -> str | None:
-        """Why Spark would refuse the query as written, and not the parts of it that are planned."""
-        if is_on(self.spark, CROSS_JOINS, "true"):
-            return None
-        try:
-            self.written.analysed._jdf.queryExecution().optimizedPlan()
-        except (PySparkException, Py4JJavaError):
-            return NOT_OPTIMISED
-        return None
-
-    def _gated(self) -> str | None:
-        """Why planning the query could not pay off."""
-        try:
-            inputs = self._inputs
-        except (PySparkException, Py4JJavaError):
-            return NOT_OPTIMISED
-        if inputs is None:
-            return None
-        self._earlier.reads(inputs.sizes)
-        return self._gate.reason(inputs, self._slots, self._earlier.seconds, len(self._parsed.text))
 
     @computed_once
     def _gate(self) -> Gate:
@@ -377,7 +411,7 @@ class SessionQuery:
     def _broadcast_bytes(self) -> float:
         return broadcast_bytes(self.spark)
 
-    def _said_by_earlier_runs(self) -> str | None:
+    def _said_by_earlier_runs(self) -> AsWrittenCause | None:
         """Why the query runs as written because of its earlier runs."""
         frame, options = self.written.analysed, self._options
         if options.guard is None or self._use is None:
@@ -391,39 +425,31 @@ class SessionQuery:
             return None
         return self._earlier.consult(PastRuns(query, data.digest, options.warn), data.is_complete)
 
-    def _plan(self) -> tuple[PlannedQuery | None, str | None]:
+    def _list_files(self) -> None:
+        self._session = self._filters.set_in(query_session(self.spark))
+        self._files = files_read(self.written.analysed)
+
+    def _make_plans(self) -> None:
         statement = self._parsed.statement
         assert statement is not None
-        if not self.written.is_deterministic:
-            return None, "the query has an expression that is not deterministic"
-        if (differs := why_names_differ(self.spark)) is not None:
-            return None, differs
-        try:
-            self._session = self._filters.set_in(query_session(self.spark))
-            read = files_read(self.written.analysed)
-            catalogue = SparkCatalogue(self.spark)
-            options, now = self._options, partial(current_moment, self.spark)
-            planned = _known_plans.plan(
-                statement,
-                catalogue,
-                catalogue.statistics,
-                options.cut_policy,
-                self._broadcasting(options.model, CostModel()),
-                now,
-                fewer_stages=self._when == "auto",
-                findings=self._earlier.findings,
-            )
-            self._pinned = pin_tables(read, self._session, catalogue.frames())
-        except (CannotSplitError, NoSnapshotError) as reason:
-            return None, str(reason)
-        except QoopError as reason:
-            # Spark has accepted the query, so the planner lacks support for it.
-            return None, f"the planner does not support the query: {reason}"
-        except Exception as problem:
-            if was_cancelled(problem):
-                raise QueryFailedError(message_of(problem)) from problem
-            return None, f"the planner failed: {describe(problem)}"
-        return planned, None
+        options = self._options
+        self._candidates = _known_plans.plan(
+            statement.with_values(variables_read(self.written.analysed)),
+            self._catalogue,
+            self._catalogue.statistics,
+            options.cut_policy,
+            self._broadcasting(options.model, CostModel()),
+            partial(current_moment, self.spark),
+            fewer_stages=self._when == "auto",
+            findings=self._earlier.findings,
+        )
+
+    def _pin(self) -> None:
+        self._pinned = pin_tables(self._files, self._session, self._catalogue.frames())
+
+    @computed_once
+    def _catalogue(self) -> SparkCatalogue:
+        return SparkCatalogue(self.spark)
 
 
 def _plans_when(spark: SparkSession, options: Options) -> PlanWhen:

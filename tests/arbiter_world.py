@@ -13,6 +13,7 @@ from yarn_plugin.decide.events import (
     ContainersListed,
     ContainersSignalled,
     Deregistered,
+    JobsDeclared,
     LeavesSeen,
     LeavesUnread,
     Looked,
@@ -29,7 +30,7 @@ from yarn_plugin.decide.events import (
 from yarn_plugin.drive.virtual_time import VirtualArbiter
 from yarn_plugin.model.cluster import Capabilities, Container, Node, YarnApp
 from yarn_plugin.model.resources import Resources
-from yarn_plugin.model.share import Demand, Pool
+from yarn_plugin.model.share import Demand, Job, Pool
 
 SQL = Pool(
     "sql", "root.sql", ("memory-mb", "vcores"), grace=10.0, preempt_after=15.0, idle_timeout=5.0, submit_timeout=120.0
@@ -185,6 +186,14 @@ class World:
         if app:
             self.feed(Revised(app, float(weight), Demand((cores(wants),)) if wants else None))
 
+    def _declare(self, number, jobs, wants):
+        """An application declares so many jobs, each with a demand that differs from the others'."""
+        app = self.pick(self.state.registered, number)
+        if app:
+            demands = (Demand((cores(wants + job), cores(1))) if wants else None for job in range(jobs))
+            declared = tuple(Job(f"job-{job}", "ann", demand=demand) for job, demand in enumerate(demands))
+            self.feed(JobsDeclared(app, declared))
+
     # Nodes, the ResourceManager, the arbiter itself.
 
     def _lose_node(self, number):
@@ -287,6 +296,7 @@ actions = st.one_of(
     st.tuples(st.just("deregister"), small),
     st.tuples(st.just("vacate"), small),
     st.tuples(st.just("revise"), small, st.sampled_from([1, 2, 4]), st.sampled_from([0, 2, 8])),
+    st.tuples(st.just("declare"), small, st.integers(0, 3), st.sampled_from([0, 1, 4])),
     st.tuples(st.just("lose_node"), small),
     st.tuples(st.just("return_node"), small),
     st.tuples(st.just("lose_manager")),

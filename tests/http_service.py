@@ -120,7 +120,7 @@ def say_why(yarn_app):
 class Service:
     """The service with a client for each principal."""
 
-    def __init__(self, folder, *pools, limits=None, users=None, registry=BUILT_IN):
+    def __init__(self, folder, *pools, limits=None, users=None, tenants=None, registry=BUILT_IN):
         self.arbiter = Arbiter(folder / "journal", registry)
         self.tokens = Tokens(folder)
         limits = limits or Limits()
@@ -134,6 +134,7 @@ class Service:
             limits,
             self.refusals,
             users,
+            tenants,
             ended=Stopped,
             registry=registry,
         )

@@ -13,6 +13,7 @@ from themis_agent.agent.settings import Constraint, Settings
 from themis_agent.search import bracket_sizes
 from themis_agent.trial.store import store_at
 from themis_agent.trial.wire import MAX_METRICS
+from yarn_plugin.api.jobs import JobList
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
 from yarn_plugin.toml_files import FileError, Section, matching, read_toml, validate
@@ -157,6 +158,7 @@ class AppFile(Section):
     storage: str | None = None
     space: Annotated[dict[Annotated[str, _PARAMETER], AnyDimension], Field(min_length=1)]
     enqueue: tuple[Parameters, ...] = ()
+    jobs: JobList = Field(default=[])
     environment: Environment = Environment()
     data: Data = Data()
 

@@ -72,10 +72,13 @@ _sampled: Latest[str, tuple[str, TableStatistics]] = Latest(MAX_SAMPLED)
 
 
 class SparkCatalogue:
-    """Looks tables up in a session; results are cached for the life of this object. `syntax`: how it reads SQL."""
+    """Looks tables up in a session; results are cached for the life of this object.
+
+    `session`: the session. `syntax`: how it reads SQL.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+        self.session = self._spark = spark
         self.syntax = syntax_of(spark)
         self._frames: dict[str, DataFrame | None] = {}
         self._statistics: dict[str, TableStatistics] = {}

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 from pyspark.sql.types import StructType
 
+from qoop.as_written.causes import Construct, Unsupported
 from qoop.engine.catalogue import DECLARED
 from qoop.engine.connection import java_class
 from qoop.engine.executors import usual_slots
@@ -314,7 +315,7 @@ class FileCheckpoints:
             DifferentPlanError: its rows are in an order, in which files are not read.
         """
         if _is_ordered(frame):
-            raise DifferentPlanError("an ORDER BY inside the query means nothing to those who read its rows from files")
+            raise DifferentPlanError(Unsupported(Construct.INNER_ORDER))
         self.folder.create()
         with self._lock:
             self._written += 1

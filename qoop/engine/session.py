@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.as_written.decide import BUILTIN_PATH, SESSION_PATH, Names
 from qoop.computed_once import computed_once
 from qoop.engine.connection import java_class
 from qoop.engine.runtime_filters import RuntimeFilters
@@ -25,9 +27,6 @@ from qoop.parsing.spark_sql import Syntax
 CATALYST = "org.apache.spark.sql.catalyst"
 IDENTITY = re.compile(r"#(\d+)|\"id\":(\d+)")
 """The number of a column in a plan, as Spark prints it, or writes it in JSON."""
-
-SESSION_PATH, BUILTIN_PATH = "system.session", "system.builtin"
-"""Where temporary views and functions are on Spark's SQL path, and where Spark's own functions are."""
 
 BEGIN = re.compile(r"\bBEGIN\b", re.IGNORECASE)
 """What every script has."""
@@ -94,19 +93,10 @@ def copy_of(spark: SparkSession) -> SparkSession:
     return _wrapped(spark, spark._jsparkSession.cloneSession())
 
 
-def why_names_differ(spark: SparkSession) -> str | None:
-    """Why names would not mean in a copy of the session (`query_session`) what they mean in it; None if they would."""
+def names_of(spark: SparkSession) -> Names:
+    """Where a session looks for names. What they mean in a copy of it (`query_session`) depends on it."""
     catalogs = spark._jsparkSession.sessionState().catalogManager()
-    catalog = str(catalogs.currentCatalog().name())
-    if catalog != "spark_catalog":
-        return f"the session's current catalog is {catalog}; stages run in spark_catalog"
-    path = sql_path(spark).lower()
-    before, session, _ = path.partition(SESSION_PATH)
-    if not session:
-        return f"the session's SQL path has no {SESSION_PATH}, where stages have their outputs"
-    if set(filter(None, before.split(","))) - {BUILTIN_PATH}:
-        return f"on the session's SQL path ({path}) tables come before {SESSION_PATH}, where stages have their outputs"
-    return None
+    return Names(str(catalogs.currentCatalog().name()), sql_path(spark))
 
 
 def sql_path(spark: SparkSession) -> str:
@@ -166,6 +156,25 @@ def syntax_of(spark: SparkSession) -> Syntax:
     )
 
 
+def with_substitutions(spark: SparkSession, text: str) -> str:
+    """A text with the values of `${x}`, `${hiveconf:x}` and the like in their places, as Spark's parser reads it.
+
+    One in which some are left after that is returned as it is: Spark would replace those too.
+    """
+    if "${" not in text:
+        return text
+    sessions = java_class(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        substitution = java_class(spark._jvm, "org.apache.spark.sql.internal.VariableSubstitution")()
+        replaced = str(substitution.substitute(text))
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+    return text if "${" in replaced else replaced
+
+
 def is_on(spark: SparkSession, name: str, default: str | None = None) -> bool:
     """Whether a boolean setting is on, as Spark reads it; `default`: its value in a Spark that does not know it."""
     return (
@@ -180,13 +189,29 @@ def broadcast_bytes(spark: SparkSession) -> float:
 
 def current_moment(spark: SparkSession) -> Moment:
     """The current date and time of a session, by its own settings; no job is run for them."""
-    micros, local = spark.sql("SELECT unix_micros(current_timestamp()), localtimestamp()").collect()[0]
+    micros, local = plain_sql(spark, "SELECT unix_micros(current_timestamp()), localtimestamp()").collect()[0]
     return Moment(local, EPOCH + timedelta(microseconds=micros))
+
+
+def plain_sql(spark: SparkSession, text: str, args: Any = None) -> DataFrame:
+    """Spark's own `spark.sql`, whatever the session object has in its place (`qoop.install`)."""
+    return SparkSession.sql(spark, text, args)
 
 
 def is_command(frame: DataFrame) -> bool:
     """Whether Spark has executed the statement already, as it does immediately with everything but queries."""
     return str(frame._jdf.queryExecution().commandExecuted().getClass().getSimpleName()) == "CommandResult"
+
+
+def executes_at_once(spark: SparkSession, text: str) -> bool:
+    """Whether Spark would execute a text as soon as it has read it, as it does with everything but queries.
+
+    Raises:
+        pyspark.errors.PySparkException: Spark rejects the text.
+    """
+    plan, gateway = parser_of(spark).parsePlan(text), spark.sparkContext._gateway
+    kinds = ("plans.logical.Command", "plans.logical.ParsedStatement", "plans.logical.CompoundPlanStatement")
+    return any(is_instance_of(gateway, plan, f"{CATALYST}.{kind}") for kind in kinds) or "InsertInto" in printed(plan)
 
 
 def is_script(spark: SparkSession, text: str) -> bool:
@@ -323,7 +348,7 @@ class QueryAsWritten:
         return self.filtered
 
     def _new_frame(self) -> DataFrame:
-        return self._spark.sql(self.text) if self._parsed is None else frame_of(self._spark, self._parsed)
+        return plain_sql(self._spark, self.text) if self._parsed is None else frame_of(self._spark, self._parsed)
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:

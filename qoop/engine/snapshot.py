@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.as_written.causes import CannotPin, Construct, NotPinned, Unsupported
 from qoop.engine.connection import java_class
 from qoop.engine.listings import (
     SOURCES,
@@ -26,7 +27,7 @@ from qoop.engine.listings import (
 from qoop.engine.persisted import define_view
 from qoop.engine.scala import items, leaves, printed, sequence, stored_rows
 from qoop.engine.session import CATALYST, frame_of
-from qoop.errors import QoopError
+from qoop.errors import RunsAsWrittenError
 from qoop.plans.plan import PREFIX
 
 CACHED = "spark.sql.filesourceTableRelationCacheSize"
@@ -77,7 +78,7 @@ RELATION = "Relation "
 """What is in the line of a table, which has all columns."""
 
 
-class NoSnapshotError(QoopError):
+class NoSnapshotError(RunsAsWrittenError):
     """A table cannot be read in one version by several stages; the message says which, and why."""
 
 
@@ -93,7 +94,7 @@ def files_read(written: DataFrame) -> list[Any]:
     refuse_cached_files(written)
     lines = printed(written._jdf.queryExecution().analyzed()).splitlines()
     if any(OF_BLOCKS.search(line) for line in lines if RELATION not in line):
-        raise NoSnapshotError("how files are divided among tasks (_metadata.file_block...) depends on the plan")
+        raise NoSnapshotError(CannotPin(NotPinned.FILE_BLOCKS))
     session, found, counted = written.sparkSession, [], set[int]()
     settings = _reading_settings(session)
     for leaf in _leaves(written):
@@ -101,7 +102,7 @@ def files_read(written: DataFrame) -> list[Any]:
             continue
         index = file_index(leaf)
         if index is None:
-            raise NoSnapshotError(f"{_name(leaf)} is not read by a list of files, so stages could see other rows")
+            raise NoSnapshotError(CannotPin(NotPinned.NO_FILES, _name(leaf)))
         _refuse_rows_by_columns(leaf, settings)
         if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
             identity = identity_of(session, index)
@@ -119,7 +120,7 @@ def _refuse_many_partitions(table: Any, session: SparkSession) -> None:
     name, anything = table.get().identifier(), java_class(session._jvm, "scala.Option").empty()
     count = session._jsparkSession.sessionState().catalog().listPartitionNames(name, anything).size()
     if count > MAX_PARTITIONS:
-        raise NoSnapshotError(f"{name.unquotedString()} has {count} partitions, which would all be listed")
+        raise NoSnapshotError(CannotPin(NotPinned.MANY_PARTITIONS, str(name.unquotedString()), str(count)))
 
 
 def pin_tables(read: Sequence[Any], session: SparkSession, named: Mapping[str, DataFrame]) -> list[tuple[Any, Any]]:
@@ -151,17 +152,15 @@ def pin_tables(read: Sequence[Any], session: SparkSession, named: Mapping[str, D
         places = "\n".join(sorted(str(index.rootPaths().mkString("\n")).splitlines()))
         first, known = listed.setdefault(places, (identity, index))
         if identity != first and not _lists_the_same(known, index, session):
-            raise NoSnapshotError(
-                f"files under {_paths(index)} are read by two lists of them, as some were added between two reads"
-            )
+            raise NoSnapshotError(CannotPin(NotPinned.TWO_LISTS, _paths(index)))
         if leaf.catalogTable().isDefined():
             table = str(leaf.catalogTable().get().identifier().unquotedString())
             if identity in pairs:
                 if not leaf.relation().options().equals(pairs[identity][0].relation().options()):
-                    raise NoSnapshotError(f"{table} is read with two sets of options")
+                    raise NoSnapshotError(CannotPin(NotPinned.TWO_OPTIONS, table))
                 continue
             if table in pinned:
-                raise NoSnapshotError(f"{table} is read by two lists of its files, as a name and in a view")
+                raise NoSnapshotError(CannotPin(NotPinned.NAME_AND_VIEW, table))
             pinned.add(table)
             pairs[identity] = (leaf, _kept(leaf, listings, session))
             continue
@@ -169,9 +168,7 @@ def pin_tables(read: Sequence[Any], session: SparkSession, named: Mapping[str, D
             found = (file_index(other) for frame in named.values() for other in _leaves(frame))
             stored = {identity_of(session, other) for other in found if other is not None}
         if identity not in stored:
-            raise NoSnapshotError(
-                f"files under {_paths(index)} are listed each time that the query names them; read them by a view"
-            )
+            raise NoSnapshotError(CannotPin(NotPinned.LISTED_EACH_TIME, _paths(index)))
     if pinned:
         _refuse_forgetting(session, len(pinned))
     for name, frame in named.items():
@@ -192,12 +189,12 @@ def _refuse_rows_by_columns(leaf: Any, settings: Mapping[str, str]) -> None:
     options = {**settings, **given}
     skipping = next((name for name in SKIPPING if options[name.lower()].lower() == "true"), None)
     if skipping is not None:
-        raise NoSnapshotError(f"{skipping} is on, so stages could skip other files than the query as written")
+        raise NoSnapshotError(CannotPin(NotPinned.FILES_SKIPPED, skipping))
     kind = str(relation.fileFormat().getClass().getSimpleName())
     if kind in READ_IN_ONE_GO or (kind == "CSVFileFormat" and _csv_depends_on_columns(relation, options)):
-        raise NoSnapshotError(f"which rows of {_name(leaf)} are malformed depends on the columns that are read")
+        raise NoSnapshotError(CannotPin(NotPinned.MALFORMED_ROWS, _name(leaf)))
     if kind == "ParquetFileFormat" and options[NULL_STRUCTS.lower()].lower() == "true":
-        raise NoSnapshotError(f"{NULL_STRUCTS} is on, so which structs are NULL depends on the fields that are read")
+        raise NoSnapshotError(CannotPin(NotPinned.NULL_STRUCTS, NULL_STRUCTS))
 
 
 def _csv_depends_on_columns(relation: Any, options: Mapping[str, str]) -> bool:
@@ -214,17 +211,17 @@ def _refuse_names_of_stages(session: SparkSession) -> None:
     """A view of the user's that reads one with the name of a stage would read the stage's output."""
     found = session._jsparkSession.sessionState().catalog().listLocalTempViews(f"{PREFIX}*")
     if found.size():
-        raise NoSnapshotError(f"temporary view {found.head().table()}: names that start with {PREFIX} are reserved")
+        raise NoSnapshotError(Unsupported(Construct.RESERVED_NAME, f"temporary view {found.head().table()}"))
 
 
 def _refuse_forgetting(session: SparkSession, tables: int) -> None:
     """Refuse settings by which Spark may forget the relations that are kept for a session, and list files anew."""
     size = session.conf.get(CACHED) or ""
     if size.strip().isdigit() and int(size) < CACHED_FOR_EACH * tables:
-        raise NoSnapshotError(f"{CACHED}: is {size}; too few for the lists of files of this query's {tables} tables")
+        raise NoSnapshotError(CannotPin(NotPinned.SMALL_CACHE, CACHED, size))
     seconds = session.conf.get(EXPIRY, "-1") or "-1"
     if not seconds.strip().startswith("-"):
-        raise NoSnapshotError(f"{EXPIRY}: is {seconds}; after these seconds stages would list other files")
+        raise NoSnapshotError(CannotPin(NotPinned.CACHE_EXPIRES, EXPIRY, seconds))
 
 
 def refuse_cached_files(frame: DataFrame) -> None:
@@ -244,7 +241,7 @@ def refuse_cached_files(frame: DataFrame) -> None:
         if identity_of(session, rows) in own:
             continue
         if any(file_index(made_from) is not None for made_from in leaves(rows.cacheBuilder().logicalPlan())):
-            raise NoSnapshotError("it reads rows of files in Spark's cache, which change when the files do")
+            raise NoSnapshotError(CannotPin(NotPinned.CACHED_ROWS))
 
 
 class _Listings:
@@ -263,7 +260,7 @@ class _Listings:
     def _copy(self, index: Any) -> Any:
         identity = identity_of(self._session, index)
         if identity not in self._read:
-            raise NoSnapshotError(f"files under {_paths(index)} have been listed anew")
+            raise NoSnapshotError(CannotPin(NotPinned.LISTED_ANEW, _paths(index)))
         if identity not in self._copies:
             if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
                 self._copies[identity] = rooted(index.filterPartitions(sequence(self.jvm, [])), index.rootPaths())
@@ -281,7 +278,7 @@ def _redefine(name: str, frame: DataFrame, listings: _Listings, session: SparkSe
     state, plan = session._jsparkSession.sessionState(), frame._jdf.queryExecution().analyzed()
     parts = [str(part) for part in items(state.sqlParser().parseMultipartIdentifier(name))]
     if [part.lower() for part in parts[:-1]] in (["session"], ["system", "session"]):
-        raise NoSnapshotError(f"{name}: write a temporary view's name without {'.'.join(parts[:-1])}")
+        raise NoSnapshotError(CannotPin(NotPinned.SESSION_VIEW, name, ".".join(parts[:-1])))
     of_session = len(parts) == 1 and state.catalog().getTempView(parts[0]).isDefined()
     of_all_sessions = len(parts) == 2 and parts[0].lower() == session.conf.get("spark.sql.globalTempDatabase")
     if not of_session and not of_all_sessions:
@@ -292,11 +289,11 @@ def _redefine(name: str, frame: DataFrame, listings: _Listings, session: SparkSe
         state.catalog().dropTempView(parts[0])
         define_view(name, frame_of(session, replaced))
     elif replaced is not plan:
-        raise NoSnapshotError(f"the files of {name}, a view of all sessions, may be listed anew")
+        raise NoSnapshotError(CannotPin(NotPinned.GLOBAL_VIEW, name))
     if any(
         file_index(leaf) is not None for part in items(plan.subqueriesAll()) for leaf in items(part.collectLeaves())
     ):
-        raise NoSnapshotError(f"the files that {name} reads in a subquery may be listed anew")
+        raise NoSnapshotError(CannotPin(NotPinned.SUBQUERY_OF_VIEW, name))
 
 
 def _leaves(frame: DataFrame) -> Iterator[Any]:
@@ -317,7 +314,7 @@ def _kept(leaf: Any, listings: _Listings, session: SparkSession) -> Any:
         name = str(table.get().identifier().quotedString())
         found = [file_index(other) for other in _leaves(session.table(name))]
         if [identity_of(session, one) for one in found] != [identity_of(session, relation.location())]:
-            raise NoSnapshotError(f"the files of {name}, a table of Hive's, would be listed by each stage")
+            raise NoSnapshotError(CannotPin(NotPinned.HIVE_TABLE, name))
     return kept
 
 

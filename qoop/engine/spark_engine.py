@@ -12,6 +12,7 @@ from typing import Any
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.as_written.causes import AsWrittenCause, PlanningFailed
 from qoop.engine.checkpoints import Checkpoints
 from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.failures import (
@@ -112,7 +113,7 @@ class SparkEngine:
         foreground: bool = False,
         tag: str | None = None,
         keeps_metadata: bool = True,
-        too_much: Callable[[float], str | None] = lambda stored: None,
+        too_much: Callable[[float], AsWrittenCause | None] = lambda stored: None,
         out_of_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._once, self._measures_result, self._foreground = once, measures_result, foreground
@@ -201,9 +202,9 @@ class SparkEngine:
             try:
                 self._check(text())
             except DifferentPlanError as problem:
-                self._emit(CannotPlan(str(problem)))
+                self._emit(CannotPlan(problem.cause))
             except Exception as problem:  # noqa: BLE001 - what cannot be checked must not run
-                self._emit(CannotPlan(f"the plan cannot be written as one text: {describe(problem)}"))
+                self._emit(CannotPlan(PlanningFailed(f"the plan cannot be written as one text: {describe(problem)}")))
 
         self._checks.submit(check)
 
@@ -434,7 +435,7 @@ class SparkEngine:
         if was_cancelled or isinstance(problem, StoppedError):
             return StageCancelled(stage)
         if isinstance(problem, DifferentPlanError | NoSnapshotError):
-            return CannotPlan(str(problem))
+            return CannotPlan(problem.cause)
         final = self._once is not None and self._once.is_over
         try:
             message, causes = message_of(problem), causes_of(problem)
@@ -544,13 +545,13 @@ class SparkEngine:
         if self._is_over_limit or time.monotonic() < self._next_limit_check:
             return
         self._next_limit_check = time.monotonic() + LIMIT_CHECK_S
-        reason = self._too_much(self._checkpoints.stored_bytes())
+        cause = self._too_much(self._checkpoints.stored_bytes())
         with self._lock:
             # Rows that are being stored cannot be taken back.
-            if reason is None or self._storing or self._is_over_limit:
+            if cause is None or self._storing or self._is_over_limit:
                 return
             self._is_over_limit = True
-        self._emit(CannotPlan(reason))
+        self._emit(CannotPlan(cause))
 
     def _report_lost_outputs(self, suspected: bool = False) -> None:
         for view, reason in self._checkpoints.lost_views(suspected).items():

@@ -4,6 +4,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from qoop.as_written.causes import TooMuchStored
 from qoop.engine.connection import java_class
 from qoop.engine.unfinished import storage_memory
 from qoop.errors import QoopError
@@ -29,7 +30,7 @@ class StoredLimit:
         text = session.conf.get(LIMIT_SETTING, None)
         self._given = None if text is None else _bytes(session, text)
 
-    def reason(self, stored: float) -> str | None:
+    def excess(self, stored: float) -> TooMuchStored | None:
         """Why outputs of so many bytes are too large; None if they are not, or if that cannot be known now."""
         limit = self._given
         if limit is None:
@@ -41,7 +42,7 @@ class StoredLimit:
                 return None
         if stored <= limit:
             return None
-        return f"the outputs of stages take {_mb(stored)}, more than {_mb(limit)} ({LIMIT_SETTING})"
+        return TooMuchStored(stored, limit)
 
 
 def _bytes(session: SparkSession, text: str) -> float:
@@ -52,7 +53,3 @@ def _bytes(session: SparkSession, text: str) -> float:
     if size < 0:
         raise QoopError(f"{LIMIT_SETTING} {text!r}: must be a size, such as 50g")
     return size
-
-
-def _mb(size: float) -> str:
-    return f"{size / 1e6:,.0f} MB"

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.as_written.causes import AsWrittenCause, Different, OtherNullability
 from qoop.computed_once import computed_once
 from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import is_cut, items, leaves, printed, sequence
@@ -22,7 +23,7 @@ from qoop.equivalence.optimised import IN_FILES, changed_by_optimiser
 from qoop.equivalence.repeatable import unrepeatable_part
 from qoop.equivalence.spark_tree import UnverifiableError, read_tree
 from qoop.equivalence.translate import translate
-from qoop.errors import QoopError
+from qoop.errors import RunsAsWrittenError
 from qoop.parsing.moment import TIME_DIGITS, Moment
 from yarn_plugin.errors import describe
 
@@ -52,7 +53,7 @@ A view with DATE 'today' has another literal after midnight, in the time zone th
 """
 
 
-class DifferentPlanError(QoopError):
+class DifferentPlanError(RunsAsWrittenError):
     """A plan is not certain to compute the query as written."""
 
 
@@ -79,7 +80,7 @@ class Verification:
         self._pinned = [pinned for _, pinned in self._same]
         self._lock = threading.Lock()
         self._expected: str | None = None
-        self._verdicts: dict[tuple[str, int], str | None] = {}
+        self._verdicts: dict[tuple[str, int], AsWrittenCause | None] = {}
 
     @computed_once
     def _reader(self) -> "_PlanReader":
@@ -130,20 +131,20 @@ class Verification:
             self._expected = self._canonical(self._written, self._constants)
         return self._expected
 
-    def _difference(self, text: str) -> str | None:
+    def _difference(self, text: str) -> AsWrittenCause | None:
         try:
             expected = self.expected()
             made = self._session.sql(text)
             nullable = [field.nullable for field in self._written.schema.fields]
             if nullable != [field.nullable for field in made.schema.fields]:
-                return "the plan's columns may be NULL where those of the query as written may not, or the reverse"
+                return OtherNullability()
             if self._canonical(made, {}) != expected:
-                return "the plan could not be shown to be equivalent to the query as written"
+                return Different()
             return None
         except UnverifiableError as problem:
-            return f"the plan cannot be compared with the query as written: {problem}"
+            return Different(str(problem))
         except Exception as problem:  # noqa: BLE001 - without a comparison the query runs as written
-            return f"the plan cannot be compared with the query as written: {describe(problem)[:200]}"
+            return Different(describe(problem)[:200])
 
     def _canonical(self, frame: DataFrame, constants: Mapping[str, Expr]) -> str:
         plan = frame._jdf.queryExecution().analyzed()

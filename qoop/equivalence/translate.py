@@ -69,6 +69,9 @@ RANDOM = {
 MAKES_TIMES = re.compile(r"\btime\(|'(MakeTime|ToTime|TryToTime|CurrentTime|TimeAddInterval|TimeTrunc|TimeFrom\w+)'")
 """What is in an expression that may be a time of day: types, and classes of functions."""
 
+GENERATORS = {"Explode", "PosExplode", "Inline", "Stack", "JsonTuple"}
+"""Functions that make rows of values alone."""
+
 OUTER = {"LeftOuter", "LeftSemi", "LeftAnti"}
 
 NOT_WRITTEN = {
@@ -161,6 +164,8 @@ class _Translator:
                 return self._set_operation(plan, alias)
             case "Expand":
                 return self._expand(plan, alias)
+            case "Generate":
+                return self._generate(plan)
             case kind if kind in PASSED_ON and len(plan.children) == 1:
                 return self._passed_on(plan, alias)
             case "OneRowRelation":
@@ -187,6 +192,9 @@ class _Translator:
                 return self._output(plan.children[-1])
             case "Union" | "Intersect" | "Except":
                 return self._output(plan.children[0])
+            case "Generate":
+                new = [_id(item) for item in plan.fields["generatorOutput"]]
+                return [*self._output(plan.children[0]), *new]
         if isinstance(plan.fields.get("output"), tuple):
             return [_id(item) for item in plan.fields["output"]]
         if len(plan.children) == 1:
@@ -312,6 +320,22 @@ class _Translator:
             self._define(item, source, ("expanded", tuple(row[place] for row in rows)))
         return Block([source])
 
+    def _generate(self, plan: Node) -> Block:
+        """Rows joined to those that a generator makes of each (LATERAL VIEW), which are read as those of a side."""
+        if plan.fields.get("unrequiredChildIndex"):
+            raise UnverifiableError("a generator whose input is not passed on cannot be compared")
+        block = self._block(plan.children[0])
+        generator = plan.fields["generator"]
+        if generator.kind not in GENERATORS:
+            raise UnverifiableError(f"the generator {generator.kind} cannot be compared")
+        makes = ("generator", self._bounded(self.expression(generator)))
+        kind = "GenerateOuter" if plan.fields["outer"] else "Generate"
+        side = Side(next(self._numbers), kind, Relation(Block(), ()), frozenset({makes}))
+        for place, item in enumerate(plan.fields["generatorOutput"]):
+            key = ("generated", place, makes[1])
+            self._columns[_id(item)] = ("column", side.identity, key, _type(item.fields.get("dataType")))
+        return Block(block.sources, block.conditions, [*block.sides, side])
+
     def _passed_on(self, plan: Node, alias: str) -> Block:
         """An operator over the rows of its input: sorts, limits, windows, DISTINCT."""
         child = plan.children[0]
@@ -392,6 +416,8 @@ class _Translator:
                 return self._common[-1]
             case "ScalarSubquery" | "Exists" | "ListQuery":
                 return self._subquery(node)
+            case "VariableReference":
+                return self.expression(node.fields["varDef"]["currentValue"])
         if node.kind in ("TruncTimestamp", "TruncDate"):
             return self._call(node, tuple(_lower_case(self.expression(child)) for child in node.children))
         if node.kind in TIMES:

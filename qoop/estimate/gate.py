@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from qoop.as_written.causes import StopsEarly, TooSmall
+
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
@@ -42,7 +44,9 @@ class Gate:
     shuffle_bytes: float = 15e6
     broadcast_bytes: float = 10 * 1024 * 1024
 
-    def reason(self, inputs: Inputs, slots: float, took: float | None = None, characters: int = 0) -> str | None:
+    def cause(
+        self, inputs: Inputs, slots: float, took: float | None = None, characters: int = 0
+    ) -> TooSmall | StopsEarly | None:
         """Why a query of so many characters is not worth planning on this many slots; None if it may be.
 
         `took`: the seconds of an earlier run as written, if there was one. A short one says nothing, as others may be
@@ -52,14 +56,12 @@ class Gate:
         if took is not None and took > worth:
             return None
         if inputs.stops_early and not self._shuffles(inputs.sizes):
-            return "it returns any rows up to its limit, so Spark can stop early"
+            return StopsEarly()
         known = [size for size in inputs.sizes if size is not None]
         if len(known) < len(inputs.sizes):
             return None
         seconds = self.seconds(known, slots)
-        if seconds > worth:
-            return None
-        return f"Spark is expected to need {seconds:.1f} s for it, and planning pays off above {worth:.1f} s"
+        return None if seconds > worth else TooSmall(seconds, worth)
 
     def _shuffles(self, sizes: Sequence[float | None]) -> bool:
         """Whether Spark may have to shuffle tables, and so to read them to the end before it returns a row."""

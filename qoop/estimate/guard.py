@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from statistics import median
 
+from qoop.as_written.causes import Measured, SlowerBefore, WrittenBefore
 from qoop.plans.plan import AS_WRITTEN
-from yarn_plugin.quantities import count
 
 REPEATED = 2
 """How many planned runs in a row must have been slower."""
@@ -84,12 +84,12 @@ class PlanTime:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A query is to run as written, for a reason.
+    """A query is to run as written, for a cause.
 
     `trial_s`: it is only tried: after so many seconds another plan may replace it.
     """
 
-    reason: str
+    cause: SlowerBefore | WrittenBefore | Measured
     trial_s: float | None = None
 
 
@@ -116,27 +116,25 @@ class Guard:
         if kept is not None and not self._has_faster_plan(times):
             return kept
         alike = [run for run in runs if run.cold == cold]
-        planned = [run.seconds_at(slots) for run in alike if run.planned and not run.kept][-REPEATED:]
+        planned = tuple(run.seconds_at(slots) for run in alike if run.planned and not run.kept)[-REPEATED:]
         written = [run.seconds_at(slots) for run in alike if not run.planned][-COMPARED:]
         if len(planned) < REPEATED:
             return None
-        took = f"planned runs took {_and(planned)} s"
         # If it takes longer than this as written, some plan is faster.
         limit = (1.0 + self.tolerance) * min([*planned, *(times[plan].seconds for plan in times.keys() - {AS_WRITTEN})])
         if not written:
-            return Verdict(f"{took}; as written, it was not measured yet", limit)
+            return Verdict(Measured(planned), limit)
         usual = median(written)
         if min(planned) > (1.0 + self.tolerance) * usual and not self._has_faster_plan(times):
             left = self.interval - 1 - _runs_since(alike, planned=True)
-            again = f"planned again after {count(left, 'more run')}"
-            return Verdict(f"{took}, as written {usual:.1f} s; {again}") if left > 0 else None
+            return Verdict(SlowerBefore(planned, usual, left)) if left > 0 else None
         if usual > HOPELESS * max(planned):
             return None
         if all(run.early for run in alike if not run.planned):
-            return Verdict(f"{took}, as written {usual:.1f} s before they were made", limit)
+            return Verdict(Measured(planned, usual, "before-planned"), limit)
         if _runs_since(alike, planned=False) < self.interval - 1:
             return None
-        return Verdict(f"{took}, as written {usual:.1f} s long ago", limit)
+        return Verdict(Measured(planned, usual, "long-ago"), limit)
 
     def measured(
         self, runs: Sequence[PastRun], slots: float, cold: bool, given_up: Set[str] = frozenset()
@@ -178,8 +176,7 @@ class Guard:
             return None
         # The first run since is its own, recorded once with planning and once without.
         left = self.interval - _runs_since(runs, planned=True)
-        again = f"planned again after {count(left, 'more run')}"
-        return Verdict(f"when it was last planned, it ran as written too; {again}") if left > 0 else None
+        return Verdict(WrittenBefore(left)) if left > 0 else None
 
 
 def busy_part(runs: Sequence[PastRun], cold: bool) -> float | None:
@@ -196,7 +193,3 @@ def busy_part(runs: Sequence[PastRun], cold: bool) -> float | None:
 def _runs_since(runs: Sequence[PastRun], planned: bool) -> int:
     """How many runs followed the last one of a kind."""
     return next(place for place, run in enumerate(reversed(runs)) if run.planned == planned)
-
-
-def _and(seconds: Sequence[float]) -> str:
-    return " and ".join(f"{one:.1f}" for one in seconds)

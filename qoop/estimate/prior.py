@@ -103,7 +103,10 @@ class Prior:
         return sum(1 << i for i, table in enumerate(self.tables) if table.partitioned_by)
 
     def _log_prior(self, relations: RelationSet) -> float:
-        total = sum(log(self._leaf[i]) for i in members(relations))
+        optional = [i for i in members(relations) if self._joined_to(1 << i) & relations]
+        total = sum(log(self._leaf[i]) for i in members(relations) if i not in optional)
+        # Each row of the others stays.
+        total += sum(max(self._log_matches(i), 0.0) for i in optional)
         for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True):
             if (touched & relations).bit_count() > 1:
                 total += self._class_selectivity(columns, touched & relations)
@@ -111,6 +114,14 @@ class Prior:
             if touched & ~relations == 0:
                 total += log(_across(predicate, self.tables, self.graph))
         return total + self._composite_keys(relations)
+
+    def _joined_to(self, relation: RelationSet) -> RelationSet:
+        return self.graph.optional.get(relation, 0)
+
+    def _log_matches(self, index: int) -> float:
+        """The logarithm of how many rows of a left-joined relation match a row."""
+        on = self.graph.relations[index].on
+        return log(self._leaf[index]) + sum(log(_across(one, self.tables, self.graph)) for one in on)
 
     def _class_selectivity(self, columns: frozenset[Column], relations: RelationSet) -> float:
         """The logarithm of the selectivity of a class's equalities over the product of these relations.
@@ -198,6 +209,7 @@ class Prior:
                 for j in (other for other in indices if other < i):
                     found.append(ErrorSource(1 << i | 1 << j, self._join_uncertainty(columns, i, j)))
         found += [ErrorSource(touched, 1.0) for touched in self.graph.predicate_sets]
+        found += [ErrorSource(one | other, 1.0) for one, other in self.graph.optional.items()]
         return [source for source in found if source.uncertainty > 0]
 
     def _join_uncertainty(self, columns: frozenset[Column], i: int, j: int) -> float:

@@ -14,6 +14,7 @@ from sqlglot.errors import OptimizeError, SchemaError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
+from qoop.as_written.causes import Construct, Excess, NotRepeatable, TooMuch, Unrepeatable, Unsupported
 from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError, did_you_mean
 from qoop.parsing.expressions import aliases_defined_by, all_of
 from qoop.parsing.spark_sql import DIALECT, USUAL, Catalogue, Syntax, Types, check_can_be_written
@@ -211,11 +212,11 @@ def _check_size(query: exp.Query) -> None:
     for _ in range(MAX_DEPTH):
         nodes += len(level)
         if nodes > MAX_NODES:
-            raise CannotSplitError(f"the text of the query is too long for the planner: over {MAX_NODES:,} expressions")
+            raise CannotSplitError(TooMuch(Excess.TEXT, MAX_NODES))
         level = [child for node in level for child in node.iter_expressions()]
         if not level:
             return
-    raise CannotSplitError("the query is nested too deeply for the planner")
+    raise CannotSplitError(TooMuch(Excess.NESTING))
 
 
 def _check_can_be_split(query: exp.Query, syntax: Syntax) -> None:
@@ -224,15 +225,15 @@ def _check_can_be_split(query: exp.Query, syntax: Syntax) -> None:
         if isinstance(node, NONDETERMINISTIC) or (
             isinstance(node, exp.Anonymous) and node.name.lower() in NONDETERMINISTIC_NAMES
         ):
-            raise CannotSplitError(f"{node.sql(DIALECT)} must be evaluated once for the whole query")
+            raise CannotSplitError(NotRepeatable(Unrepeatable.NAMED_EXPRESSION, node.sql(DIALECT)))
         if isinstance(node, exp.With) and node.args.get("recursive"):
-            raise CannotSplitError("the query has a recursive CTE")
+            raise CannotSplitError(Unsupported(Construct.RECURSIVE_CTE))
         if isinstance(node, exp.JSONFormat) and node.args.get("options"):
-            raise CannotSplitError("the query has options of to_json, which plans cannot be compared by")
+            raise CannotSplitError(Unsupported(Construct.JSON_OPTIONS))
         if isinstance(node, exp.Hint):
-            raise CannotSplitError("the query has hints, which refer to its joins as written")
+            raise CannotSplitError(Unsupported(Construct.HINT))
         if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
-            raise CannotSplitError(f"the query reads a table function, {node.this.sql(DIALECT)[:40]}")
+            raise CannotSplitError(Unsupported(Construct.TABLE_FUNCTION, node.this.sql(DIALECT)[:40]))
         if isinstance(node, exp.Select):
             _check_aliases_are_unique(node, syntax)
 
@@ -243,7 +244,7 @@ def _check_aliases_are_unique(select: exp.Select, syntax: Syntax) -> None:
     aliases = Counter(syntax.folded(node.this.alias_or_name) for node in (clause, *joins) if node is not None)
     repeated = next((alias for alias, times in aliases.items() if alias and times > 1), None)
     if repeated is not None:
-        raise CannotSplitError(f"two tables of one SELECT have the alias {repeated!r}")
+        raise CannotSplitError(Unsupported(Construct.SAME_ALIAS, repr(repeated)))
 
 
 def _name_ctes(query: exp.Query, names: _BlockNames, syntax: Syntax) -> frozenset[str]:
@@ -288,7 +289,7 @@ def _name_tables(
         if not node.db and node.name in ctes:
             continue
         if node.name.lower().startswith(PREFIX):
-            raise CannotSplitError(f"table {node.name}: names that start with {PREFIX} are reserved by the planner")
+            raise CannotSplitError(Unsupported(Construct.RESERVED_NAME, f"table {node.name}"))
         written = source_name(node)
         name = syntax.folded(node.name if not node.db else f"{node.db}__{node.name}")
         written_parts = (syntax.folded(node.catalog), syntax.folded(node.db), syntax.folded(node.name))
@@ -298,7 +299,7 @@ def _name_tables(
                 raise UnknownTableError(written, _where(node.this))
             tables[name], types[name], parts[name] = written, columns, written_parts
         elif parts[name] != written_parts:
-            raise CannotSplitError(f"after splitting, tables {tables[name]} and {written} would have the same name")
+            raise CannotSplitError(Unsupported(Construct.SAME_NAME, f"{tables[name]} and {written}"))
         _redirect(node, name)
     return tables, types
 
@@ -318,9 +319,9 @@ def _qualify_names(query: exp.Query, types: dict[str, Types], syntax: Syntax) ->
         message = " ".join(str(error).split())
         if "could not be resolved" in message or "Unknown column" in message:
             raise UnknownNameError(_unknown_column(message, types)) from None
-        raise CannotSplitError(f"the query's names could not be resolved: {message}") from None
+        raise CannotSplitError(Unsupported(Construct.NAMES, message)) from None
     if not isinstance(result, exp.Query):
-        raise CannotSplitError("the statement is not a SELECT")
+        raise CannotSplitError(Unsupported(Construct.NOT_SELECT))
     return result
 
 
@@ -376,7 +377,7 @@ def _extract_ctes(query: exp.Query, blocks: dict[str, exp.Query]) -> None:
         for cte in clause.expressions:
             body = cte.this
             if not isinstance(body, exp.Query) or is_correlated(body):
-                raise CannotSplitError(f"CTE {cte.alias.removeprefix(PREFIX)} refers to columns of the enclosing query")
+                raise CannotSplitError(Unsupported(Construct.CORRELATED_CTE, cte.alias.removeprefix(PREFIX)))
             blocks[cte.alias] = body
         clause.pop()
 

@@ -1,11 +1,12 @@
 """Extract the inner-join core of a SELECT as a join graph, and the SELECT around it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
 
+from qoop.as_written.causes import Construct, Unsupported
 from qoop.errors import CannotSplitError
 from qoop.parsing.blocks import is_plain_source, source_name
 from qoop.parsing.expressions import (
@@ -30,7 +31,7 @@ CORE = "_qoop_core"
 CONVERTING = ("exact", "truth")
 """Families whose types convert text differently: '1.5' is 1, NULL or an error as an integer."""
 
-UNPLANNED_CLAUSES = ("laterals", "pivots", "match", "sample", "connect", "prewhere", "into", "settings", "kind")
+UNPLANNED_CLAUSES = ("pivots", "match", "sample", "connect", "prewhere", "into", "settings", "kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,9 @@ class Core:
 
 
 def extract_core(select: exp.Select, types: Callable[[str], Types | None], blocks: Iterable[str]) -> Core:
-    """Extract the inner-join core of a SELECT whose names are qualified.
+    """Extract the join core of a SELECT whose names are qualified: inner joins, and left joins of tables by keys.
 
-    Outer, semi and anti joins stay outside the core, in their order, with the relations that are joined to them
+    Other outer, semi and anti joins stay outside the core, in their order, with the relations that are joined to them
     afterwards; conditions that read them apply after them.
 
     Raises:
@@ -60,7 +61,7 @@ def extract_core(select: exp.Select, types: Callable[[str], Types | None], block
     for column in list(columns_read_outside(rest, aliases)):
         column.replace(exp.column(exp.to_identifier(as_column(column).output, quoted=True)))
     if str(rest.sql(DIALECT)).count(f"FROM {CORE}") != 1:
-        raise CannotSplitError(f"the query contains {CORE}, a name reserved by the planner")
+        raise CannotSplitError(Unsupported(Construct.RESERVED_NAME, CORE))
     return Core(graph, rest)
 
 
@@ -68,7 +69,7 @@ def _check_output_names(graph: JoinGraph, select: exp.Select, types: Callable[[s
     """Outside its relation a column is named `alias__column`; nothing else in its scope may have that name."""
     named = [Column(relation.alias, name) for relation in graph.relations for name in relation.columns]
     if any(column.name == "*" for column in named):
-        raise CannotSplitError("the query uses a whole row (*) as a value")
+        raise CannotSplitError(Unsupported(Construct.WHOLE_ROW, "the query"))
     outputs = Counter(column.output for column in named)
     taken = {name for table in select.find_all(exp.Table) for name in types(source_name(table)) or ()}
     for projection in select.selects:
@@ -77,29 +78,39 @@ def _check_output_names(graph: JoinGraph, select: exp.Select, types: Callable[[s
             taken.add(projection.alias_or_name)
     clash = next((output for output, times in outputs.items() if times > 1 or output in taken), None)
     if clash is not None:
-        raise CannotSplitError(f"after splitting, two columns would be named {clash!r}")
+        raise CannotSplitError(Unsupported(Construct.SAME_COLUMN, repr(clash)))
 
 
 @dataclass(frozen=True, slots=True)
 class _SplitJoins:
-    """Core relations (alias to table), the conditions that join them, and the joins outside the core, in order."""
+    """Core relations (alias to table), the conditions that join them, and the joins outside the core, in order.
+
+    `optional`: the conditions of core relations that are left-joined.
+    """
 
     core: dict[str, exp.Table]
     conditions: list[exp.Expr]
     outer_joins: list[exp.Join]
+    optional: dict[str, list[exp.Expr]]
 
 
 def _split_joins(select: exp.Select) -> _SplitJoins:
     for name in UNPLANNED_CLAUSES:
         if select.args.get(name):
-            raise CannotSplitError(f"the planner does not support a clause of the query ({name})")
+            raise CannotSplitError(Unsupported(Construct.CLAUSE, name))
     clause = select.args.get("from_")
     if clause is None:
-        raise CannotSplitError("a SELECT without FROM has no joins")
+        raise CannotSplitError(Unsupported(Construct.NO_FROM))
+    for lateral in (*(select.args.get("laterals") or ()), *(join.this for join in select.args.get("joins") or ())):
+        # A view comes after all joins, so it may stay around them.
+        if isinstance(lateral, exp.Lateral) and not (lateral.args.get("view") and lateral.alias_column_names):
+            raise CannotSplitError(Unsupported(Construct.LATERAL, lateral.sql(DIALECT)[:40]))
     core = {clause.this.alias_or_name: _table(clause.this)}
     conditions: list[exp.Expr] = []
     outer_joins: list[exp.Join] = []
+    optional: dict[str, list[exp.Expr]] = {}
     outside: set[str] = set()
+    where = select.args.get("where")
     for join in select.args.get("joins") or []:
         alias = join.this.alias_or_name
         parts = _join_conditions(join)
@@ -107,23 +118,45 @@ def _split_joins(select: exp.Select) -> _SplitJoins:
         if is_inner and not any(_reads_any(part, outside) for part in parts):
             core[alias] = _table(join.this)
             conditions += parts
+        elif _can_be_optional(join, parts, core) and not (where and _reads_any(where, {alias})):
+            core[alias], optional[alias] = _table(join.this), parts
+            outside.add(alias)
         elif is_inner or join.side == "LEFT" or join.kind in ("SEMI", "ANTI"):
             outer_joins.append(join)
             outside.add(alias)
         else:
-            raise CannotSplitError(f"{' '.join(filter(None, (join.side, join.kind)))} JOIN cannot be reordered")
-    return _SplitJoins(core, conditions, outer_joins)
+            raise CannotSplitError(Unsupported(Construct.JOIN_TYPE, " ".join(filter(None, (join.side, join.kind)))))
+    return _SplitJoins(core, conditions, outer_joins, optional)
+
+
+def _can_be_optional(join: exp.Join, parts: list[exp.Expr], core: Mapping[str, exp.Table]) -> bool:
+    """Whether a left join is one of the core: of a table by an equality with a column of one other relation of it."""
+    table, alias = join.this, join.this.alias_or_name
+    if join.side != "LEFT" or join.kind not in ("", "OUTER") or join.method or not isinstance(table, exp.Table):
+        return False
+    aliases = frozenset((*core, alias))
+    read = [{column.table for column in columns_of(part, aliases)} for part in parts]
+    every = {column.table for part in parts for column in part.find_all(exp.Column)}
+    return (
+        is_plain_source(table)
+        and not table.alias_column_names
+        and len(set[str]().union(*read)) == 2
+        and every <= aliases
+        and all(alias in one for one in read)
+        and not any(_has_subquery(part) or _has_unknown_function(part) for part in parts)
+        and any(_is_equijoin(part, aliases) for part in parts)
+    )
 
 
 def _table(node: exp.Expr) -> exp.Table:
     if not isinstance(node, exp.Table) or not is_plain_source(node) or node.alias_column_names:
-        raise CannotSplitError("the planner does not support one of the sources in FROM")
+        raise CannotSplitError(Unsupported(Construct.SOURCE))
     return node
 
 
 def _join_conditions(join: exp.Join) -> list[exp.Expr]:
     if join.args.get("using") or join.method:
-        raise CannotSplitError("the planner does not support NATURAL and USING joins")
+        raise CannotSplitError(Unsupported(Construct.NATURAL_JOIN))
     return conjuncts(join.args.get("on"))
 
 
@@ -135,13 +168,13 @@ def _sort_conditions(
     select: exp.Select, joins: _SplitJoins, aliases: frozenset[str]
 ) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """The conditions of inner joins and WHERE that apply within the core, and those that apply outside it."""
-    outside = aliases_defined_by(select) - aliases
+    outside = aliases_defined_by(select) - aliases | joins.optional.keys()
     core_conditions: list[exp.Expr] = []
     outer_conditions: list[exp.Expr] = []
     where = select.args.get("where")
     for part in [*joins.conditions, *conjuncts(where.this if where else None)]:
         if isinstance(part, exp.Null) or (isinstance(part, exp.Boolean) and not part.this):
-            raise CannotSplitError("a filter of the query is always false")
+            raise CannotSplitError(Unsupported(Construct.ALWAYS_FALSE))
         read = {column.table for column in columns_of(part, aliases)}
         # A subquery is pushed to a leaf only if it reads a single relation of the block.
         can_move = len(read) == 1 or (read and not _has_subquery(part))
@@ -301,7 +334,9 @@ def _graph(
             predicate = _predicate(condition, aliases)
             filters[next(iter(predicate.relations()))].append(predicate)
     retained = frozenset(as_column(column) for column in columns_read_outside(rest, aliases))
-    read_outside_filters = retained.union(*(predicate.columns for predicate in across), *classes)
+    on = {alias: [_predicate(part, aliases) for part in parts] for alias, parts in joins.optional.items()}
+    joining = [*across, *(predicate for predicates in on.values() for predicate in predicates)]
+    read_outside_filters = retained.union(*(predicate.columns for predicate in joining), *classes)
     relations = tuple(
         Relation(
             alias=alias,
@@ -309,6 +344,7 @@ def _graph(
             is_block=source_name(table) in blocks,
             columns=_columns_read(alias, read_outside_filters, filters[alias]),
             filters=_distinct(filters[alias]),
+            on=_distinct(on.get(alias, [])),
         )
         for alias, table in joins.core.items()
     )

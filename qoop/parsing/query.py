@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from qoop.as_written.causes import AsWrittenCause, Construct, Unsupported
 from qoop.errors import CannotSplitError
 from qoop.parsing.blocks import SplitQuery, source_name, split_query
 from qoop.parsing.expressions import as_column, columns_of
@@ -41,34 +42,34 @@ def describe_query(query: exp.Query, catalogue: Catalogue, syntax: Syntax = USUA
     blocks: dict[str, Block] = {}
     types = dict(parts.types)
     for name, tree in parts.blocks.items():
-        core, reason = _core(tree, types, parts)
+        core, cause = _core(tree, types, parts)
         if core is not None:
             cores[name] = core
-        blocks[name] = _block(name, tree, core, reason)
+        blocks[name] = _block(name, tree, core, cause)
         types[name] = _types_of(blocks[name], types)
     texts = {name: str(tree.sql(DIALECT)) for name, tree in parts.blocks.items()}
     return QueryText(Query(_mark_shared(parts, blocks)), cores, texts, frozenset(parts.types))
 
 
-def _core(tree: exp.Query, types: dict[str, Types], parts: SplitQuery) -> tuple[Core | None, str | None]:
+def _core(tree: exp.Query, types: dict[str, Types], parts: SplitQuery) -> tuple[Core | None, AsWrittenCause | None]:
     if isinstance(tree, exp.SetOperation):
-        return None, f"a {tree.key.upper()} itself has no joins to reorder"
+        return None, Unsupported(Construct.SET_OPERATION, tree.key.upper())
     if not isinstance(tree, exp.Select):
-        return None, "the statement is not a SELECT"
+        return None, Unsupported(Construct.NOT_SELECT)
     try:
         core = extract_core(tree, types.get, parts.blocks)
-    except CannotSplitError as reason:
-        return None, str(reason)
-    return core, "fewer than two tables are inner-joined" if len(core.graph.relations) < 2 else None
+    except CannotSplitError as problem:
+        return None, problem.cause
+    return core, Unsupported(Construct.FEW_TABLES) if len(core.graph.relations) < 2 else None
 
 
-def _block(name: str, tree: exp.Query, core: Core | None, reason: str | None) -> Block:
+def _block(name: str, tree: exp.Query, core: Core | None, cause: AsWrittenCause | None) -> Block:
     read = core.rest if core else tree
     outer_sources = frozenset(source_name(table) for table in read.find_all(exp.Table)) - {CORE}
     aliases = frozenset(core.graph.bit) if core else frozenset()
     outputs = tuple(_output(projection, aliases) for projection in tree.selects)
     is_union = isinstance(tree, exp.Union)
-    return Block(name, core.graph if core else None, reason, outer_sources, outputs, _keys(tree, aliases), is_union)
+    return Block(name, core.graph if core else None, cause, outer_sources, outputs, _keys(tree, aliases), is_union)
 
 
 def _output(projection: exp.Expr, aliases: frozenset[str]) -> Output:

@@ -94,9 +94,15 @@ def _source(graph: JoinGraph, tree: Tree, views: Mapping[RelationSet, str], top:
         return _quoted(views[tree.relations])
     if isinstance(tree, Leaf):
         return leaf_query(graph, graph.relations[next(members(tree.relations))])
-    left, right = (_source(graph, side, views) for side in (tree.left, tree.right))
-    conditions = _conditions(graph, tree)
-    text = f"{left} JOIN {right} ON {conditions}" if conditions else f"{left} CROSS JOIN {right}"
+    # A left-joined relation is on the right, whatever its side of the tree.
+    sides = sorted((tree.left, tree.right), key=lambda side: side.relations in graph.optional)
+    left, right = (_source(graph, side, views) for side in sides)
+    if sides[1].relations in graph.optional:
+        on = graph.relations[next(members(sides[1].relations))].on
+        text = f"{left} LEFT JOIN {right} ON {' AND '.join(f'({predicate.sql})' for predicate in on)}"
+    else:
+        conditions = _conditions(graph, tree)
+        text = f"{left} JOIN {right} ON {conditions}" if conditions else f"{left} CROSS JOIN {right}"
     return text if top else f"({text})"
 
 

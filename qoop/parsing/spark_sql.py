@@ -11,6 +11,7 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from qoop.as_written.causes import Construct, Unsupported
 from qoop.errors import CannotSplitError
 
 
@@ -144,15 +145,15 @@ def check_can_be_written(tree: exp.Expr) -> None:
     """
     for node in tree.walk():
         if isinstance(node, REWRITTEN_DIFFERENTLY):
-            raise CannotSplitError(f"the planner cannot reproduce {node.sql_name()} exactly")
+            raise CannotSplitError(Unsupported(Construct.NOT_REPRODUCED, f"{node.sql_name()} exactly"))
         if isinstance(node, exp.HexString):
-            raise CannotSplitError("a binary literal (X'...') cannot be compared")
+            raise CannotSplitError(Unsupported(Construct.BINARY_LITERAL))
         if isinstance(node, exp.Star) and isinstance(node.parent, exp.Func) and not isinstance(node.parent, exp.Count):
-            raise CannotSplitError(f"{node.parent.sql_name()}(*) uses a whole row as a value")
+            raise CannotSplitError(Unsupported(Construct.WHOLE_ROW, f"{node.parent.sql_name()}(*)"))
     try:
         tree.sql(DIALECT, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as problem:
-        raise CannotSplitError(f"the planner cannot reproduce the query exactly: {problem}") from None
+        raise CannotSplitError(Unsupported(Construct.NOT_REPRODUCED, f"the query exactly: {problem}")) from None
 
 
 Types = dict[str, str]

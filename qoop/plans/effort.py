@@ -1,5 +1,6 @@
 """How much work the search for join trees may take."""
 
+from qoop.as_written.causes import Excess, TooMuch
 from qoop.errors import CannotSplitError
 
 MAX_EFFORT = 4_000_000
@@ -23,4 +24,4 @@ class Effort:
         """
         self._left -= amount
         if self._left < 0:
-            raise CannotSplitError("the query has too many ways to join its tables for the planner to compare")
+            raise CannotSplitError(TooMuch(Excess.JOINS))

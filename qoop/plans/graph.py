@@ -14,7 +14,8 @@ RelationSet = int
 class Relation:
     """A base table or another block's result, under an alias.
 
-    `columns`: the columns that the block reads. `filters`: conditions that read this relation alone.
+    `columns`: the columns that the block reads. `filters`: conditions that read this relation alone. `on`: those of the
+    left join by which it is joined to one other relation; none if it is inner-joined.
     """
 
     alias: str
@@ -22,18 +23,26 @@ class Relation:
     is_block: bool
     columns: tuple[str, ...]
     filters: tuple[Predicate, ...]
+    on: tuple[Predicate, ...] = ()
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether rows of the others stay that have no match in it."""
+        return bool(self.on)
 
 
 @dataclass(frozen=True)
 class JoinGraph:
-    """The inner-join core of a SELECT.
+    """The core of a SELECT: inner joins, and left joins of one relation to one other of the core.
 
     `classes`: equality classes of columns, transitively closed; each joins the relations that it touches.
     `predicates`: any other condition that reads several relations. `retained`: columns that are read outside the core.
 
     Any two trees over the same relations give the same rows and columns: filters are always pushed to the leaves, one
     equality of each class is applied, each predicate applies at the first join that covers its relations, and the
-    output columns of a set of relations depend on the set alone.
+    output columns of a set of relations depend on the set alone. A left-joined relation is a leaf that is joined to a
+    set with the relation that its condition reads (`can_join`). No other condition of the core reads it, so its join
+    commutes with all others.
     """
 
     relations: tuple[Relation, ...]
@@ -72,8 +81,33 @@ class JoinGraph:
     @cached_property
     def joining_sets(self) -> tuple[RelationSet, ...]:
         """The sets of relations joined by an equality: of each class, and of each equijoin predicate."""
-        equations = [self.set_of(predicate.relations()) for predicate in self.predicates if predicate.is_equijoin]
+        predicates = (*self.predicates, *(one for relation in self.relations for one in relation.on))
+        equations = [self.set_of(one.relations()) for one in predicates if one.is_equijoin]
         return (*self.class_sets, *equations)
+
+    @cached_property
+    def optional(self) -> dict[RelationSet, RelationSet]:
+        """For each left-joined relation, the other one that its condition reads."""
+        return {
+            self.bit[relation.alias]: self.set_of(alias for one in relation.on for alias in one.relations())
+            & ~self.bit[relation.alias]
+            for relation in self.relations
+            if relation.is_optional
+        }
+
+    def can_join(self, left: RelationSet, right: RelationSet) -> bool:
+        """Whether the join of two sets is one of a tree: each left-joined relation comes to what it is joined to."""
+        if not self.optional:
+            return True
+        one, other = self._waiting(left), self._waiting(right)
+        if one and other:
+            return False
+        alone, rest = (left, right) if one else (right, left)
+        return not (one or other) or (alone in self.optional and bool(self.optional[alone] & rest))
+
+    def _waiting(self, relations: RelationSet) -> bool:
+        """Whether a set has a left-joined relation without the one that it is joined to."""
+        return any(one & relations and not other & relations for one, other in self.optional.items())
 
     @cached_property
     def neighbours(self) -> tuple[RelationSet, ...]:
@@ -143,6 +177,11 @@ class JoinGraph:
         for predicate, touched in zip(self.predicates, self.predicate_sets, strict=True):
             if touched & ~relations:
                 needed |= {column for column in predicate.columns if self.bit[column.relation] & relations}
+        for one, other in self.optional.items():
+            if bool(one & relations) != bool(other & relations):
+                on = self.relations[one.bit_length() - 1].on
+                read = (column for predicate in on for column in predicate.columns)
+                needed |= {column for column in read if self.bit[column.relation] & relations}
         return tuple(sorted(needed))
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
 
+from qoop.as_written.causes import AsWrittenCause, Excess, TooMuch
 from qoop.errors import CannotSplitError
 from qoop.plans.graph import JoinGraph, RelationSet
 from qoop.plans.predicate import Column
@@ -81,7 +82,7 @@ class Output:
 class Block:
     """A block as the planner sees it.
 
-    `graph`: its inner-join core; None if it has none that can be reordered, and `reason` says why. `outer_sources`: the
+    `graph`: its inner-join core; None if it has none that can be reordered, and `cause` says why. `outer_sources`: the
     tables and blocks that it reads outside its core. `keys`: the core columns that it groups by; None if it does not
     group. `shared`: it has several readers, and its result is computed once and stored. `copied`: it has several
     readers, and each computes it itself, so its core is not cut into stages. `readers`: how many it has.
@@ -89,7 +90,7 @@ class Block:
 
     name: str
     graph: JoinGraph | None
-    reason: str | None
+    cause: AsWrittenCause | None
     outer_sources: frozenset[str]
     outputs: tuple[Output, ...]
     keys: tuple[Column, ...] | None
@@ -339,7 +340,7 @@ class Plan:
                 new = [one for one in inner.fragments if one.block not in known]
                 times = self._times_in_one(name)
                 if len(fragments) + len(new) * times > MAX_FRAGMENTS:
-                    raise CannotSplitError(f"the query computes its CTEs more than {MAX_FRAGMENTS:,} times")
+                    raise CannotSplitError(TooMuch(Excess.CTES, MAX_FRAGMENTS))
                 fragments += new * times
                 reads |= inner.reads
         return StageContent(tuple(fragments), frozenset(reads))

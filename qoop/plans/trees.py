@@ -177,7 +177,8 @@ class _Search:
     def _pairs(self, others: Sequence[Tree], tree: Tree) -> list[_Pair]:
         """A tree with each of the others that it can be joined with."""
         reach = self._graph.reach(tree.relations)
-        near = [other for other in others if other.relations & reach]
+        can_join = self._graph.can_join
+        near = [one for one in others if one.relations & reach and can_join(one.relations, tree.relations)]
         return [_Pair(self._cost_of(tree.relations, other.relations), other, tree) for other in near]
 
     def _cost_of(self, one: RelationSet, other: RelationSet) -> float:

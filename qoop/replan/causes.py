@@ -7,6 +7,7 @@ Spark's error messages; the planner writes none itself.
 from dataclasses import dataclass
 from typing import Literal
 
+from qoop.as_written.causes import AsWrittenCause, UntypedCause
 from qoop.plans.plan import StageId
 
 
@@ -92,9 +93,9 @@ class StagesChecked:
 
 @dataclass(frozen=True, slots=True)
 class NotPlanned:
-    """None of the query's plans is run, or none any longer. `said`: why."""
+    """None of the query's plans is run, or none any longer. `cause`: why."""
 
-    said: str
+    cause: AsWrittenCause
     kind: Literal["not-planned"] = "not-planned"
 
 
@@ -122,14 +123,6 @@ class Stopped:
 
     said: str
     kind: Literal["stopped"] = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class UntypedCause:
-    """A cause in an early journal, which recorded only its sentence."""
-
-    text: str
-    kind: Literal["said"] = "said"
 
 
 WhyDecided = (

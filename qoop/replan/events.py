@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from qoop.as_written.causes import AsWrittenCause
 from qoop.plans.plan import StageId
 
 
@@ -17,7 +18,7 @@ class Planned:
 class CannotPlan:
     """The query can only run as written, as a single stage; its plans, if any have started, are given up."""
 
-    reason: str
+    cause: AsWrittenCause
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,10 +161,10 @@ def _apply_event(state: State, event: Event) -> tuple[State, list[Command], WhyD
     match event:
         case Planned(plans, join_trees):
             return replace(state, phase="running"), [], PlansMade(plans, join_trees)
-        case CannotPlan(reason):
+        case CannotPlan(cause):
             if state.phase in ("as written", "done", "failed"):
                 return state, [], None
-            state, stopping = run_as_written(state, NotPlanned(reason))
+            state, stopping = run_as_written(state, NotPlanned(cause))
             return state, list(stopping), None
         case ShareChanged():
             return _apply_share(state, event)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from qoop.as_written.causes import AsWrittenCause
 from qoop.errors import QoopError
 from qoop.plans.plan import RESULT, StageId
 from qoop.replan.causes import WhyAsWritten
@@ -58,7 +59,7 @@ class QueryHeader(BaseModel):
     name: str
     text: str
     plans: tuple[CandidatePlan, ...]
-    reason: str | None
+    cause: AsWrittenCause | None
 
 
 @dataclass(frozen=True, slots=True)

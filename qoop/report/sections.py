@@ -8,6 +8,7 @@ from errno import EACCES, EISDIR, ENOTDIR
 from itertools import pairwise
 from pathlib import Path
 
+from qoop.as_written.wording import with_remedy
 from qoop.report.decisions import decision_list, switch_explanations
 from qoop.report.plans import plan_blocks
 from qoop.report.record import QueryRecord, read_journal
@@ -75,10 +76,10 @@ def section(title: str, record: QueryRecord) -> Section:
 def header_blocks(record: QueryRecord) -> list[Block]:
     """Key figures, warnings, the explanation of switches, and the text of the query."""
     lines: list[Block] = [KeyFigures(tuple(_figures(record)))]
-    if record.header.reason is not None:
-        lines.append(Text(f"Ran as written, in one stage: {record.header.reason}.", "warning"))
-    # The first reason is that of the header, if it has one.
-    reasons = [wording.why(cause)[:300] for _, cause in record.as_written[record.header.reason is not None :]]
+    if record.header.cause is not None:
+        lines.append(Text(f"Ran as written, in one stage: {with_remedy(record.header.cause)}.", "warning"))
+    # The first cause is that of the header, if it has one.
+    reasons = [wording.why(cause)[:300] for _, cause in record.as_written[record.header.cause is not None :]]
     lines += [Text(f"Ran as written: {reason}", "warning") for reason in reasons]
     lines += [Text(f"Lost contact with the arbiter: {reason}", "warning") for _, reason in record.arbiter_losses]
     explanations = switch_explanations(record)

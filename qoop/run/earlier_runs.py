@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from qoop.as_written.causes import AsWrittenCause
 from qoop.estimate.guard import Guard, PastRun, PlanTime, Verdict, busy_part
 from qoop.planner import NOTHING_FOUND, Findings, PlannedQuery
 from qoop.plans.plan import Plan, StageName
@@ -98,7 +99,7 @@ class EarlierRuns:
         """Whether the core seconds of this run are to be measured."""
         return self._record is not None and self._busy_part is None
 
-    def consult(self, record: PastRuns, keeps_rows: bool) -> str | None:
+    def consult(self, record: PastRuns, keeps_rows: bool) -> AsWrittenCause | None:
         """Read the record of the query. Returns why it runs as written, if it does without being planned.
 
         `keeps_rows`: it would be noticed if its data had other rows.
@@ -118,7 +119,7 @@ class EarlierRuns:
             self.trial = verdict
             return None
         self._busy_part = busy_part(past.runs, is_cold)
-        return verdict.reason
+        return verdict.cause
 
     def add(self, run: Run, is_alone: bool) -> None:
         """Keep how many rows its stages had and, if nothing else ran at the time, how long the run took."""

@@ -4,11 +4,13 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+from qoop.as_written.causes import AsWrittenCause
 from qoop.errors import QoopError
 from qoop.plans.plan import Plan, StageId, view_name
 from qoop.plans.trees import Join, Tree
@@ -47,7 +49,7 @@ TAGS: dict[str, type] = {
 }
 """The tags of events and commands in journals, independent of the names of their classes."""
 
-VERSION = 2
+VERSION = 3
 """The version of the records written, in their field `v`; records without it are version 0. `journal_upgrade` describes
 earlier versions."""
 
@@ -84,11 +86,16 @@ class QueryJournal:
         self._file = _open(Path(path), warn) if path is not None else None
         self._codec = Codec(TAGS)
 
-    def query(self, at: float, name: str, text: str, plans: tuple[Plan, ...], reason: str | None) -> None:
-        """Write the query and the candidate plans that decisions refer to by number; `reason`: why there are none."""
+    def query(self, at: float, name: str, text: str, plans: tuple[Plan, ...], cause: AsWrittenCause | None) -> None:
+        """Write the query and the candidate plans that decisions refer to by number; `cause`: why there are none."""
 
         def fields() -> dict[str, Any]:
-            return {"name": name, "text": text, "plans": [_describe(plan) for plan in plans], "reason": reason}
+            return {
+                "name": name,
+                "text": text,
+                "plans": [_describe(plan) for plan in plans],
+                "cause": None if cause is None else asdict(cause),
+            }
 
         self._write("query", self.seq, at, fields)
 

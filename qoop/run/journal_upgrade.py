@@ -2,6 +2,7 @@
 
 - Version 0 has no field `v`; otherwise it is version 1.
 - Up to version 1 causes were sentences. They become `UntypedCause`, unparsed.
+- Up to version 2 why a query runs as written was a sentence. It becomes the same.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,31 @@ WON_BY = {"either": "share or row counts"}
 
 def upgrade(record: Record, version: int) -> Record:
     """A record in the format of the current version; parts that do not fit its own version are left unchanged."""
-    return _causes_as_values(record) if version < 2 else record
+    if version < 2:
+        record = _causes_as_values(record)
+    return _as_written_as_values(record) if version < 3 else record
+
+
+def _as_written_as_values(record: Record) -> Record:
+    commands, event = record.get("commands"), record.get("event")
+    if record.get("kind") == "query":
+        return {**record, "cause": _untyped(record.get("reason"))}
+    if isinstance(event, dict) and event.get("type") == "CannotPlan":
+        return {**record, "event": {"type": "CannotPlan", "cause": _untyped(event.get("reason"))}}
+    if isinstance(commands, list):
+        return {**record, "commands": [_with_cause(one) if isinstance(one, dict) else one for one in commands]}
+    return record
+
+
+def _with_cause(command: Record) -> Record:
+    cause = command.get("cause")
+    if not isinstance(cause, dict) or cause.get("kind") != "not-planned":
+        return command
+    return {**command, "cause": {"kind": "not-planned", "cause": _untyped(cause.get("said"))}}
+
+
+def _untyped(sentence: Any) -> Any:
+    return {"kind": "said", "text": sentence} if isinstance(sentence, str) else sentence
 
 
 def _causes_as_values(record: Record) -> Record:

@@ -9,6 +9,7 @@ from qoop.plans.plan import view_name
 from qoop.replan.causes import NewShare
 from qoop.replan.commands import CancelStages, Command, Note, RunAsWritten, SetExecutors, StartStage
 from qoop.replan.decision import Decision
+from qoop.replan.events import Event
 from qoop.run import wording
 from qoop.run.query_run import Outcome
 from yarn_plugin.control_characters import escape_controls
@@ -26,9 +27,9 @@ class ProgressLines:
         """Print a warning."""
         self._print(f"warning: {line}")
 
-    def show(self, command: Command) -> None:
-        """Print a command of the planner, if it matters to the user."""
-        match command:
+    def show(self, told: Event | Command) -> None:
+        """Print an event or a command of the planner, if it matters to the user."""
+        match told:
             case Note(decision) if _is_worth_a_line(decision):
                 self._print(f"{_outcome(decision)}: {wording.why(decision.cause)}; {wording.verdict(decision)}")
             case StartStage(stage, plan, _, attempt, kept):

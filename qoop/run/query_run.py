@@ -1,11 +1,13 @@
 """One query from its plans to its result: a loop that takes events in order, decides, and carries out commands."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Protocol
 
+from qoop.as_written.causes import AsWrittenCause, NotFaster
+from qoop.as_written.wording import text
 from qoop.errors import QueryFailedError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
@@ -79,6 +81,7 @@ class Feed(Protocol):
 class Outcome:
     """How a query was run, apart from its result.
 
+    `cause`: why it ran in one stage, if it never had another choice or none that was worth it; else None.
     `as_written`: nothing ran but the query as written. `usage`: of slots and cores. `stage_rows`: how many rows
     each stage had whose output was stored, in this run or in an earlier one that it knew of. `given_up`: in the end it
     was run as written, as its latest plan failed, stored too much, or could not be shown to compute the query.
@@ -88,7 +91,7 @@ class Outcome:
     counts: QueryCounts
     join_trees: int
     seconds: float
-    one_stage_reason: str | None
+    cause: AsWrittenCause | None
     decisions: tuple[Decision, ...]
     as_written: bool = True
     usage: Usage = field(default_factory=Usage)
@@ -96,18 +99,38 @@ class Outcome:
     given_up: bool = False
     stopped_planning: bool = False
 
+    @property
+    def one_stage_reason(self) -> str | None:
+        """Why the query ran in one stage, in words."""
+        return text(self.cause) if self.cause is not None else None
+
+
+def together(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of a statement with several queries, one run after the other."""
+    numbers = [asdict(one.counts) for one in outcomes]
+    return Outcome(
+        counts=QueryCounts(**{name: sum(one[name] for one in numbers) for name in numbers[0]}),
+        join_trees=sum(one.join_trees for one in outcomes),
+        seconds=sum(one.seconds for one in outcomes),
+        cause=next((one.cause for one in outcomes if one.cause is not None), None),
+        decisions=tuple(decision for one in outcomes for decision in one.decisions),
+        as_written=all(one.as_written for one in outcomes),
+        given_up=any(one.given_up for one in outcomes),
+        stopped_planning=any(one.stopped_planning for one in outcomes),
+    )
+
 
 class QueryRun:
     """Runs one query. `send` may be called from any thread; all else happens in the thread that calls `run`.
 
     Args:
         text: the query as written.
-        planned: its candidate plans; None if it can only run as written, for the given `reason`.
-        reason: otherwise why it is tried as written, if it is.
+        planned: its candidate plans; None if it can only run as written, for the given `cause`.
+        cause: otherwise why it is tried as written, if it is.
         confirm: tells the arbiter that the query holds no more than a share, by its number.
         expect: tells the arbiter after each decision when the query is expected to finish.
         warn: prints a line for the user.
-        watch: called with every command.
+        watch: called with every event, and then with the commands that follow from it.
         clock: the query's time; by default one that cannot be set.
     """
 
@@ -116,16 +139,16 @@ class QueryRun:
         name: str,
         text: str,
         planned: PlannedQuery | None,
-        reason: str | None,
+        cause: AsWrittenCause | None,
         rules: Rules,
         journal: QueryJournal,
         confirm: Callable[[int], None] = lambda seq: None,
         warn: Callable[[str], None] = lambda line: None,
-        watch: Callable[[Command], None] = lambda command: None,
+        watch: Callable[[Event | Command], None] = lambda told: None,
         clock: Clock | None = None,
         expect: Callable[[Completion], None] = lambda completion: None,
     ) -> None:
-        self._name, self._text, self._planned, self._reason = name, text, planned, reason
+        self._name, self._text, self._planned, self._cause = name, text, planned, cause
         self._journal, self._confirm, self._warn, self._watch = journal, confirm, warn, watch
         self._expect = expect
         machine: StateMachine[State, Event, Command] = StateMachine(
@@ -155,8 +178,8 @@ class QueryRun:
         """
         self._started = time.monotonic()
         plans = self._planned.plans if self._planned else ()
-        reason = self._reason if self._planned is None else None
-        self._journal.query(self._intake.stamp(), self._name, self._text, plans, reason)
+        cause = self._cause if self._planned is None else None
+        self._journal.query(self._intake.stamp(), self._name, self._text, plans, cause)
         try:
             feed.start(self.send)
             # It may run the whole query, so the share must have arrived.
@@ -176,7 +199,7 @@ class QueryRun:
             counts=self._intake.state.counts,
             join_trees=planned.join_trees if planned else 1,
             seconds=time.monotonic() - self._started,
-            one_stage_reason=self._one_stage_reason(),
+            cause=self._one_stage_cause(),
             decisions=tuple(self._decisions),
             as_written=planned is None or self._ran_as_written(),
             usage=self._intake.state.usage,
@@ -189,13 +212,13 @@ class QueryRun:
         estimator = self._intake.state.estimator
         return {estimator.query.name_of(stage): rows for stage, rows in estimator.counted.items()}
 
-    def _one_stage_reason(self) -> str | None:
+    def _one_stage_cause(self) -> AsWrittenCause | None:
         """Why the query ran in one stage, if it never had another choice or none that was worth it."""
         if self._planned is None:
-            return self._reason
+            return self._cause
         if self._ran_as_written():
-            return self._reason or "no plan is expected to finish earlier than the query as written"
-        return self._planned.one_stage_reason()
+            return self._cause or NotFaster()
+        return self._planned.one_stage_cause()
 
     def _ran_as_written(self) -> bool:
         """Whether no other plan was chosen at any time."""
@@ -204,7 +227,7 @@ class QueryRun:
 
     def _first_event(self) -> Event:
         if self._planned is None:
-            return CannotPlan(self._reason or "the query was not planned")
+            return CannotPlan(self._cause or NotFaster())
         return Planned(len(self._planned.plans), self._planned.join_trees)
 
     def _take_next(self, engine: StageRunner) -> None:
@@ -241,6 +264,7 @@ class QueryRun:
     def _carry_out(self, decided: Decided[Event, Command], engine: StageRunner) -> None:
         if isinstance(decided.event, ArbiterAway):
             self._warn(f"{decided.event.reason}; the last known share stays in effect")
+        self._try("could not show what has happened", partial(self._watch, decided.event))
         while self._to_check and self._planned is not None:
             engine.check_plan(partial(plan_query, self._planned.text, self._to_check.pop()))
         for command in decided.commands:

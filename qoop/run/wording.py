@@ -2,6 +2,8 @@
 
 from typing import assert_never
 
+from qoop.as_written.causes import UntypedCause
+from qoop.as_written.wording import text
 from qoop.plans.plan import PREFIX, StageId
 from qoop.replan.causes import (
     Cause,
@@ -17,7 +19,6 @@ from qoop.replan.causes import (
     Retried,
     StagesChecked,
     Stopped,
-    UntypedCause,
     WhyFailed,
 )
 from qoop.replan.decision import Decision, Winner
@@ -49,7 +50,9 @@ def why(cause: Cause) -> str:
             return f"the planner failed: {name}: {message}"
         case Retried(message, attempt):
             return f"attempt {attempt + 1} after a failure: {message}"
-        case NotPlanned(reason) | Stopped(reason) | UntypedCause(reason):
+        case NotPlanned(as_written):
+            return text(as_written)
+        case Stopped(reason) | UntypedCause(reason):
             return reason
     assert_never(cause)
 

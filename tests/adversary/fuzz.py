@@ -114,6 +114,7 @@ class Attack:
         self.streams: list[Stream] = []
         self._choices: list[tuple[int, Callable[[int], None]]] = [
             (22, self.register), (16, self.register_hostile), (8, self.revise), (8, self.vacate), (4, self.deregister),
+            (8, self.declare),
             (14, self.read), (10, self.wrong_route), (4, self.raw_bytes), (4, self.follow), (3, self.submit),
             (1, self.end_yarn), (3, self.manager_fault), (1, self.large), (1, self.rarely),
         ]  # fmt: skip
@@ -184,6 +185,15 @@ class Attack:
             good: list[dict[str, Any]] = [{"weight": 3}, {"demand": None}, {"demand": [{"vcores": 4}]}, {}]
             body = self.rng.choice([*good, {"weight": self.hostile()}, {"demand": self.hostile()}, {"x": 1}])
             self.ask("PATCH", f"/v1/apps/{one.app}", self._token(one), raw=_json(body))
+
+    def declare(self, number: int) -> None:
+        """Usually jobs with one hostile field, sometimes good ones."""
+        if one := self._some():
+            job: dict[str, Any] = {"name": "a", "gang": [{"pods": 1, "cells_each": 2}], "sharing": None}
+            fields = ["name", "tenant", "priority", "alternatives", "gang", "suggested_nodes", "sharing", "work", "x"]
+            wrong = {**job, self.rng.choice(fields): self.hostile()}
+            body = {"jobs": self.rng.choice([[job], [job, {"name": "b"}], [], [wrong], [job, wrong], self.hostile()])}
+            self.ask("PUT", f"/v1/apps/{one.app}/jobs", self._token(one), raw=_json(body))
 
     def vacate(self, number: int) -> None:
         if one := self._some():

@@ -168,5 +168,5 @@ def _gate_ms(spark: SparkSession, query: int) -> float:
     started = time.perf_counter()
     gate, slots, named = Gate(), float(spark.sparkContext.defaultParallelism), tables_named(frame)
     inputs = read_inputs(frame, gate.bytes_to_know(slots, named, len(text)), named)
-    gate.reason(inputs, slots, characters=len(text))
+    gate.cause(inputs, slots, characters=len(text))
     return 1e3 * (time.perf_counter() - started)

@@ -37,6 +37,7 @@ EXAMPLES = (
     cause.AppEnded("app_17"),
     cause.AppMatched("app_17", YARN_APP),
     cause.AppRevised("app_17"),
+    cause.JobsChanged("app_17"),
     cause.AppVacated("app_17"),
     cause.AppQuiet(YARN_APP),
     cause.NotSubmitted("app_17", 120.0),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from qoop.as_written import wording
 from qoop.errors import CannotSplitError
 from qoop.estimate.packing import completion_time
 from qoop.parsing.render import stage_query
@@ -76,7 +77,7 @@ def described(shop, query):
 
 def _block(block):
     kept = " (kept for several readers)" if block.shared else " (computed by each reader)" if block.copied else ""
-    lines = [f"block {block.name}{kept}{f': {block.reason}' if block.reason else ''}"]
+    lines = [f"block {block.name}{kept}{f': {wording.text(block.cause)}' if block.cause else ''}"]
     graph = block.graph
     if graph is not None:
         for relation in graph.relations:

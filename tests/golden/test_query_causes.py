@@ -32,7 +32,7 @@ CAUSES = (
     causes.FailedStage(RESULT, (), "division by zero"),
     causes.LostOutput(JOIN, ("orders", "o2"), "2 of 8 partitions are gone"),
     causes.StagesChecked(),
-    causes.NotPlanned("it has one table"),
+    causes.NotPlanned(causes.UntypedCause("it has one table")),
     causes.PlannerFailed("ZeroDivisionError", "division by zero"),
     causes.Retried("an executor was lost", 1),
     causes.Stopped("stopped by the user"),

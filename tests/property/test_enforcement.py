@@ -47,6 +47,7 @@ def validate(world):
         assert not to_come or member.share.effective_at == member.schedule[-1].at, "it binds when it was told to"
         assert member.over_since is None or member.over_since <= now
     assert set(state.yarn_apps) <= set(state.registered)
+    assert set(state.jobs) <= set(state.registered)
     assert set(state.yarn_apps.values()) <= set(state.cluster.apps)
     assert max(Counter(state.yarn_apps.values()).values(), default=1) == 1, "two are one application of YARN"
     assert set(state.quiet_since) <= set(state.cluster.apps)

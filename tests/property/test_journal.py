@@ -128,6 +128,9 @@ def test_cut_again_and_again_nothing_is_there_twice(history, first, more):
             data = path.read_bytes()
             path.write_bytes(data[: int(cut * len(data))])
             with opened(path) as (intake, now):
+                if intake.skipped:
+                    # Two crashes in a row on one input: it is set aside (tests/unit/test_journal.py).
+                    return
                 feed(intake, now, inputs[intake.seq :])
         with opened(path) as (intake, _):
             numbers = [one.seq for one in intake.history]

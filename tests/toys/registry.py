@@ -2,8 +2,13 @@
 
 from dataclasses import replace
 
-from tests.toys import auction, cells, host
+from tests.toys import allocators, auction, cells, host
 from yarn_plugin.decide.arbiter import BUILT_IN
 
 KINDS = (auction.KIND, cells.KIND, host.KIND)
-TOYS = replace(BUILT_IN, kinds={**BUILT_IN.kinds, **{kind.name: kind for kind in KINDS}})
+ALLOCATORS = (allocators.IN_TURN, allocators.TABLE)
+TOYS = replace(
+    BUILT_IN,
+    kinds={**BUILT_IN.kinds, **{kind.name: kind for kind in KINDS}},
+    allocators={**BUILT_IN.allocators, **{kind.name: kind for kind in ALLOCATORS}},
+)

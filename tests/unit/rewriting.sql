@@ -82,7 +82,6 @@ SELECT count(*), max(b.x) FROM a JOIN e ON a.id = e.id JOIN b ON b.id = a.id;
 -- alone: two tables of one SELECT have the alias 'o'
 SELECT a.id, o.x FROM a LEFT SEMI JOIN c o ON o.id = a.id, b o WHERE o.id = a.id;
 SELECT a.id, b.x FROM a LEFT JOIN b ON a.id = b.id JOIN c ON c.id = a.id WHERE b.x IS NULL;
--- alone: fewer than two tables
 SELECT a.id, b.x FROM a LEFT JOIN b ON a.id = b.id AND b.x = 1 JOIN c ON c.id = b.id;
 -- alone: RIGHT JOIN cannot be reordered
 SELECT a.id, b.x FROM a JOIN c ON a.id = c.id RIGHT JOIN b ON a.id = b.id;
@@ -95,6 +94,11 @@ SELECT a.id FROM a LEFT ANTI JOIN b ON a.x = b.x JOIN c ON a.id = c.id;
 SELECT a.id FROM a LEFT JOIN b ON a.id = b.id JOIN c ON c.id = a.id AND 1 = 0;
 SELECT a.id, b.x FROM c JOIN a ON c.id = a.id LEFT JOIN b ON a.id = b.id AND 1 = 0;
 SELECT a.id, b.x FROM c JOIN a ON c.id = a.id LEFT JOIN b ON a.id = b.id AND c.w = 1 LEFT JOIN e ON e.id = b.id;
+SELECT a.id, b.x, c.w, e.x AS ex FROM a LEFT JOIN b ON a.id = b.id LEFT JOIN c ON a.id = c.id LEFT JOIN e ON e.id = b.id;
+SELECT a.id, b.x, c.w FROM a LEFT JOIN b ON b.id = a.id AND b.x > a.x LEFT JOIN c ON c.id = b.id JOIN t ON t.x = a.x;
+SELECT a.id, b.x, c.w FROM t, a LEFT JOIN b ON b.id = a.id LEFT JOIN c ON c.id = b.id AND c.w < 4 WHERE a.id < 3;
+SELECT a.id, count(b.x) AS n, max(c.w) AS w FROM a LEFT JOIN b ON b.id = a.id LEFT JOIN c ON c.id = a.id GROUP BY a.id;
+SELECT a.id, b.x FROM a LEFT JOIN b ON b.id = a.id JOIN c ON c.id = a.id LEFT JOIN t ON t.x = b.x AND t.x = b.x;
 SELECT a.id, s.m FROM c JOIN a ON c.id = a.id LEFT JOIN (SELECT id, max(x) AS m FROM b GROUP BY id) s ON s.id = a.id AND s.m = 2;
 SELECT a.id, s.m FROM c JOIN a ON c.id = a.id LEFT JOIN (SELECT id, max(x) AS m FROM b GROUP BY id) s ON s.id = a.id WHERE coalesce(s.m, 1) = 1;
 SELECT d.id FROM (SELECT a.id, a.x FROM a JOIN b ON a.id = b.id) d LEFT JOIN c ON c.id = d.id AND c.w > 2 WHERE d.x = 1 AND c.w IS NULL;
@@ -247,7 +251,7 @@ WITH j AS (SELECT a.*, row_number() OVER (PARTITION BY a.id ORDER BY a.x, a.d, b
 -- == texts
 SELECT a.id /* comment FROM _qoop_core */, b.x -- more
 FROM a JOIN b ON a.id = b.id;
--- alone: a name reserved by the planner
+-- alone: are reserved by the planner, and _qoop_core
 SELECT 'FROM _qoop_core' AS s, b.x FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
 SELECT a.id, 'it''s; -- not' AS s, "dq" AS r FROM a JOIN b ON a.id = b.id;
 
@@ -256,7 +260,7 @@ SELECT a.id, "say ""yes""" AS s, 'x""y' AS r, 'b\\s' AS q, '' AS o FROM a JOIN b
 SELECT levenshtein(CAST(a.d AS STRING), '2000', 2) FROM a JOIN b ON a.id = b.id;
 -- alone: the planner cannot reproduce PERCENTILE_CONT exactly
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY b.x) FROM a JOIN b ON a.id = b.id;
--- alone: STRUCT(*) uses a whole row as a value
+-- alone: STRUCT(*) uses a whole row (*) as a value
 SELECT struct(*) FROM a JOIN b ON a.id = b.id;
 
 -- == in one piece

@@ -143,6 +143,23 @@ def test_containers_are_listed_with_their_master(carry_out):
     assert [(one.id, one.master) for one in outcome.containers] == [("c_1", True), ("c_2", False)]
 
 
+def test_a_list_of_containers_that_took_long_is_read_again(carry_out, monkeypatch):
+    """The process was stopped while it waited, say: the list tells what ran before."""
+    read, lists = actor_module.list_containers, []
+
+    def read_slowly(manager, yarn_app):
+        lists.append(read(manager, yarn_app) if lists else ())
+        if len(lists) == 1:
+            time.sleep(0.05)
+        return lists[-1]
+
+    monkeypatch.setattr(actor_module, "MAX_LIST_AGE", 0.04)
+    monkeypatch.setattr(actor_module, "list_containers", read_slowly)
+    outcome = carry_out(ListContainers("app_1", "application_1_1", LegacyText("overstays")))
+    assert len(lists) == 2
+    assert [one.id for one in outcome.containers] == ["c_1", "c_2"]
+
+
 def test_containers_are_signalled_and_those_that_are_gone_are_named(carry_out, manager):
     outcome = carry_out(SignalContainers("app_1", ("c_2", "c_gone"), LegacyText("overstays")))
     assert isinstance(outcome, ContainersSignalled)

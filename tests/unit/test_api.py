@@ -24,6 +24,8 @@ from yarn_plugin.model.resources import Resources
         ("GET", "/v1/apps/app_1"),
         ("PATCH", "/v1/apps/app_1"),
         ("DELETE", "/v1/apps/app_1"),
+        ("GET", "/v1/apps/app_1/jobs"),
+        ("PUT", "/v1/apps/app_1/jobs"),
         ("POST", "/v1/apps/app_1/vacated"),
         ("GET", "/v1/apps/app_1/events"),
         ("GET", "/v1/apps/app_1/why"),
@@ -48,6 +50,7 @@ def test_a_superseded_arbiter_answers_changes_with_503_and_everything_else(servi
         ("POST", "/v1/apps", {"name": "x", "request_id": "12345678"}),
         ("PATCH", f"/v1/apps/{ann.app}", {"weight": 2}),
         ("POST", f"/v1/apps/{ann.app}/vacated", {"seq": 1}),
+        ("PUT", f"/v1/apps/{ann.app}/jobs", {"jobs": [{"name": "a"}]}),
         ("DELETE", f"/v1/apps/{ann.app}", None),
     ):
         answer = service.ask(service.user("ann"), method, path, body)

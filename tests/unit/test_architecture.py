@@ -14,6 +14,7 @@ APPLICATIONS = ("qoop", "themis_agent", "tpcds")
 PURE = (
     "yarn_plugin.model",
     "yarn_plugin.decide",
+    "qoop.as_written",
     "qoop.plans",
     "qoop.equivalence",
     "qoop.estimate",
@@ -89,6 +90,7 @@ PUBLISHED = (
     "yarn_plugin.toml_files",
     "yarn_plugin.validation",
     "yarn_plugin.api.client",
+    "yarn_plugin.api.jobs",
     "yarn_plugin.api.wire",
     "yarn_plugin.journal",
     "yarn_plugin.observe.bounded",
@@ -109,7 +111,7 @@ PUBLISHED = (
 """What applications may use of the cluster side."""
 
 KNOWS_SQLGLOT = ("qoop.parsing",)
-KNOWS_SPARK = ("qoop.engine", "qoop.api", "qoop.session_query", "qoop.submit.driver")
+KNOWS_SPARK = ("qoop.engine", "qoop.api", "qoop.installed", "qoop.session_query", "qoop.submit.driver")
 
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"}
 
@@ -243,10 +245,12 @@ def test_the_client_drags_in_nothing_of_the_service(house):
     parts = (
         "api",
         "api.client",
+        "api.jobs",
         "api.server_sent",
         "api.wire",
         "control_characters",
         "errors",
+        "model.resources",
         "quantities",
         "validation",
     )

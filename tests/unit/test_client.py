@@ -16,6 +16,7 @@ from yarn_plugin.api.client import (
     ShareListener,
     find_token,
 )
+from yarn_plugin.api.jobs import Job
 
 PORTION = {"fraction": 0.5, "resources": {"memory-mb": 1024, "vcores": 1}}
 
@@ -280,6 +281,18 @@ def test_a_name_is_one_segment_of_the_path(serve):
     with pytest.raises(ArbiterRefusedError):
         client_of(server).explain("../x?y=1#z", 3)
     assert server.asked[0][""] == "GET /v1/apps/..%2Fx%3Fy%3D1%23z/why?limit=3 HTTP/1.1"
+
+
+def test_jobs_are_declared_and_read_as_a_whole(serve):
+    job = {"name": "a", "tenant": "ann", "declared_at": 2.5, "a later arbiter": "says more"}
+    server = serve(answer(json.dumps({"app": "app_1", "jobs": [job]})))
+    client = client_of(server)
+    for declared in (client.declare_jobs("app_1", [Job(name="a", priority=3)]), client.get_jobs("app_1")):
+        (one,) = declared.jobs
+        assert (one.name, one.tenant, one.declared_at) == ("a", "ann", 2.5)
+    assert [head[""] for head in server.asked] == [
+        f"{method} /v1/apps/app_1/jobs HTTP/1.1" for method in ("PUT", "GET")
+    ]
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "410 Gone"])

@@ -86,6 +86,8 @@ def test_an_unknown_key_is_refused(tmp_path):
         (LEASED + LEASED.replace("gpu", "more"), "pools: pool more: parameters.partition '': pool gpu would lease"),
         ("pools = 3", "pools 3: must be a list"),
         ("poll = 3", "poll 3: must be a table"),
+        ('[tenants]\n"a b" = ["ann"]', "tenants.a b.[key] 'a b': must be 1 to 100 letters, digits or"),
+        ('[tenants]\nvision = "ann"', "tenants.vision 'ann': must be a list"),
         ("watchdog_s = \n", "not TOML: line 1, column 14: invalid value"),
         ("[poll]\napps_s = [", "not TOML: line 2, column 11: invalid value"),
     ],
@@ -131,3 +133,38 @@ def test_by_default_a_neighbour_keeps_an_eleventh_of_the_pool():
 
 def test_a_pool_without_a_policy_is_divided_between_users(tmp_path):
     assert [one.policy for one in load(None).pools] == ["max_min_users"]
+
+
+CELLS = """
+[cell_types.node]
+child = "gpu"
+number = 4
+is_node = true
+[[cells]]
+type = "node"
+nodes = ["n0"]
+[virtual_clusters.prod]
+cells = [{ type = "node", number = %d }]
+"""
+
+WITH_CELLS = """
+[[pools]]
+name = "gpu"
+queue = "root.gpu"
+controller = "ledger"
+parameters = { allocator = "cells", settings = { cells = "cells.toml" } }
+"""
+
+
+def test_settings_of_an_allocator_may_name_a_file_beside_the_configuration(tmp_path):
+    (tmp_path / "cells.toml").write_text(CELLS % 1)
+    path = tmp_path / "arbiter.toml"
+    path.write_text(WITH_CELLS)
+    settings = load(path).pools[0].pool().parameters.settings
+    assert settings.cells.clusters["prod"].quotas[0].number == 1
+    (tmp_path / "cells.toml").write_text(CELLS % 2)
+    with pytest.raises(FileError, match="virtual_clusters: chain node, level 2: cells of type node"):
+        load(path)
+    (tmp_path / "cells.toml").unlink()
+    with pytest.raises(FileError, match=r"cells = 'cells.toml'.*no such file"):
+        load(path)

@@ -14,6 +14,7 @@ from themis_agent.cli import cli as themis_agent
 from tpcds.cli import cli as tpcds
 from tpcds.demo.effects import Times, effects
 from yarn_plugin import console
+from yarn_plugin.api.jobs import Job, Jobs
 from yarn_plugin.cli import cli as yarn_plugin
 from yarn_plugin.drive.config import load
 
@@ -128,6 +129,14 @@ def test_the_settings_of_operations_md_are_accepted(tmp_path):
     (tmp_path / "topology.toml").write_text(block_after("operations.md", "### Topology"))
     loaded = load(tmp_path / "arbiter.toml")
     assert [section.name for section in loaded.pools] == ["sql"]
+
+
+def test_the_jobs_of_jobs_md_are_accepted_and_every_field_is_described():
+    text = (ROOT / "docs" / "jobs.md").read_text()
+    example = re.search(r"-d '(\{.*?)'\n", text, re.DOTALL)[1]
+    assert [job.name for job in Jobs.model_validate_json(example).jobs] == ["train", "evaluate"]
+    described = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)))
+    assert described == list(Job.model_fields)
 
 
 def metrics_named_in(path):

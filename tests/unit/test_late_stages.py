@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from qoop.as_written.causes import UntypedCause
 from qoop.estimate.cost import CostModel
 from qoop.parsing.statement import parse_statement
 from qoop.planner import plan
@@ -107,20 +108,23 @@ def test_plans_that_are_refused_while_they_run_are_given_up():
     state, _ = step(state, 0.0, events.ShareChanged(4.0, None, "", 0.0))
     running = tuple(sorted(state.running))
     assert running
-    state, found = step(state, 1.0, events.CannotPlan("the plan is not equivalent"))
-    assert found == (commands.CancelStages(running), commands.RunAsWritten(NotPlanned("the plan is not equivalent")))
-    for late in (events.CannotPlan("again"), *(events.StageCancelled(stage) for stage in running)):
+    state, found = step(state, 1.0, events.CannotPlan(UntypedCause("the plan is not equivalent")))
+    assert found == (
+        commands.CancelStages(running),
+        commands.RunAsWritten(NotPlanned(UntypedCause("the plan is not equivalent"))),
+    )
+    for late in (events.CannotPlan(UntypedCause("again")), *(events.StageCancelled(stage) for stage in running)):
         state, found = step(state, 2.0, late)
         assert (state.phase, found) == ("as written", ())
     state, found = step(state, 3.0, events.StageFinished(RESULT, 1.0, 0.0, 1.0, None))
     assert (state.phase, found) == ("done", (commands.Finish(),))
-    assert step(state, 4.0, events.CannotPlan("too late"))[0].phase == "done"
+    assert step(state, 4.0, events.CannotPlan(UntypedCause("too late")))[0].phase == "done"
 
 
 def test_a_stage_of_a_plan_that_was_given_up_fails_nothing():
     made = planned(TEXTS[0], [1_000_000] * 6)
     state, _ = step(State(made.plans, made.estimator, made.estimator, Rules()), 0.0, events.Planned(len(made.plans), 2))
-    state, _ = step(state, 0.0, events.CannotPlan("the plan is not equivalent"))
+    state, _ = step(state, 0.0, events.CannotPlan(UntypedCause("the plan is not equivalent")))
     for retry in (False, True):
         late, found = step(state, 1.0, events.StageFailed(RESULT, "out of memory", retry, of_plan=True))
         assert (late.phase, late.counts.failed, found) == ("as written", 0, ())
@@ -132,7 +136,7 @@ def test_nothing_follows_a_stage_that_may_have_stored_rows():
     made = planned(TEXTS[0], [1_000_000] * 6)
     state, _ = step(State(made.plans, made.estimator, made.estimator, Rules()), 0.0, events.Planned(len(made.plans), 2))
     state, _ = step(state, 0.0, events.ShareChanged(4.0, None, "", 0.0))
-    given_up, _ = step(state, 0.5, events.CannotPlan("another plan is not equivalent"))
+    given_up, _ = step(state, 0.5, events.CannotPlan(UntypedCause("another plan is not equivalent")))
     for before in (state, given_up):
         late, found = step(before, 1.0, events.StageFailed(RESULT, "could not rename", False, of_plan=True, final=True))
         assert (late.phase, type(found[-1])) == ("failed", commands.Fail)

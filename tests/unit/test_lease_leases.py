@@ -184,6 +184,32 @@ def test_lists_and_the_word_of_the_holder_tell_that_gpus_are_vacated():
     assert world.held() == {b: N1}
 
 
+def test_a_container_that_ends_on_another_gpu_of_the_machine_vacates_no_revoked_one():
+    world, a, b = handing_over()
+    world.agents[a].rows = world.agents[b].rows = (row(1.0, 2),)
+    world.run(a, n1=(1, 1, 1, 1))
+    world.wait(600.0)
+    (revoke,) = world.sent(Revoke)
+    assert len(revoke.cells) == 2, "it goes on with the others"
+    world.run(a, n1=(1, 1))
+    assert world.held() == {a: N1}, "which two are idle is not known"
+    world.stage.say(a, Release(revoke.lease, revoke.cells))
+    assert world.held() == {a: N1 - {*revoke.cells}, b: {*revoke.cells}}
+
+
+def test_of_several_revoked_gpus_those_are_vacated_that_their_holder_names():
+    world, a, _ = handing_over()
+    world.run(a, n1=(1, 1, 1, 1))
+    world.wait(600.0)
+    (revoke,) = world.sent(Revoke)
+    world.stage.say(a, Release(revoke.lease, ("n1/2",)))
+    assert world.held() == {a: N1}, "it is still listed"
+    world.run(a, n1=(1, 1, 1))
+    assert world.held() == {a: N1 - {"n1/2"}}
+    world.run(a)
+    assert world.held().get(a) is None
+
+
 def test_who_overstays_the_grace_period_is_named_and_signalled_and_the_winner_waits():
     world, a, _ = handing_over()
     world.run(a, n1=(2, 2))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.lease_world import World, node, row
 from yarn_plugin.decide.commands import SolveInWorker
-from yarn_plugin.decide.events import Deregistered, NodesChanged, Revised, Solved
+from yarn_plugin.decide.events import Deregistered, JobsDeclared, NodesChanged, Revised, Solved
 from yarn_plugin.decide.mechanisms.partial_allocation import Gang
 from yarn_plugin.decide.mechanisms.plausible_rho import Known
 from yarn_plugin.decide.pools.commands import Ask, Grant, Offer, Renew, Revoke
@@ -17,6 +17,7 @@ from yarn_plugin.model.auction import Bid, Estimate
 from yarn_plugin.model.gpus import Job, Machine, Slot
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Demand
+from yarn_plugin.model.share import Job as DeclaredJob
 
 ALL_FOUR = (row(1.0, 4),)
 
@@ -243,6 +244,19 @@ def test_leftovers_are_limited_by_the_registered_demand():
     world.stage.take(Revised(b, 1.0, Demand((Resources.of({GPU: 1}),))))
     world.wait(20.0)
     assert counts(world)[b] == 1
+
+
+def test_an_application_can_use_what_its_jobs_can_together():
+    world = World.of(node("n1"), f=0.5)
+    world.arrive("ann", rho=8.0, rows=(row(1.0, 1),))
+    b = world.arrive("bob", rho=1.0)
+    one, cores = Resources.of({GPU: 1}), Resources.of({"vcores": 8})
+    world.stage.take(JobsDeclared(b, (DeclaredJob("x", "bob", demand=Demand((cores, one))),)))
+    world.wait(20.0)
+    assert counts(world)[b] == 1
+    jobs = tuple(DeclaredJob(name, "bob", demand=Demand((one,))) for name in "xyz")
+    world.stage.take(JobsDeclared(b, jobs))
+    assert world.stage.state().members[b].demand == 3
 
 
 def test_what_is_held_counts_towards_what_an_application_can_use():

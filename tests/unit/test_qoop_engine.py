@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 from py4j.protocol import Py4JError
 
+from qoop.as_written.causes import PlanningFailed, UntypedCause
 from qoop.engine import checkpoints as checkpoints_module
 from qoop.engine import executors as executors_module
 from qoop.engine import spark_engine
@@ -233,7 +234,7 @@ class Watched:
             len,
             self.events.append,
             self.warned.append,
-            too_much=lambda stored: f"{stored:g} bytes" if stored > 100 else None,
+            too_much=lambda stored: UntypedCause(f"{stored:g} bytes") if stored > 100 else None,
         )
 
     def wait(self, event):
@@ -302,7 +303,7 @@ def test_outputs_that_take_too_much_room_are_reported_once_and_removed_before_th
         watched.kept.stored = stored
         watched.engine._report_too_much_stored()
     # The engine's own check may have been first.
-    wait_for(lambda: CannotPlan("101 bytes") in watched.events, lambda: watched.events)
+    wait_for(lambda: CannotPlan(UntypedCause("101 bytes")) in watched.events, lambda: watched.events)
     assert sum(isinstance(event, CannotPlan) for event in watched.events) == 1
     assert not watched.kept.released
     watched.engine.cancel((ONE,))
@@ -321,7 +322,7 @@ def test_outputs_that_take_too_much_room_stay_where_a_stage_reads_them_and_while
     watched.engine.start(ONE, "SELECT 2", "view")
     watched.engine._report_too_much_stored()
     # The engine's own check may have been first.
-    wait_for(lambda: CannotPlan("200 bytes") in watched.events, lambda: watched.events)
+    wait_for(lambda: CannotPlan(UntypedCause("200 bytes")) in watched.events, lambda: watched.events)
     watched.engine._remove_outputs("q-2")
     assert not watched.kept.released and not watched.spark.stopped
 
@@ -352,7 +353,7 @@ def test_a_plan_that_cannot_be_written_as_one_text_cannot_run(watched):
         raise OverflowError("too wide")
 
     watched.engine.check_plan(fail)
-    watched.wait(CannotPlan("the plan cannot be written as one text: OverflowError: too wide"))
+    watched.wait(CannotPlan(PlanningFailed("the plan cannot be written as one text: OverflowError: too wide")))
 
 
 class UnspeakableError(Exception):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from qoop.as_written.causes import UntypedCause
 from qoop.estimate.cost import CostModel
 from qoop.estimate.guard import PlanTime
 from qoop.parsing.statement import parse_statement
@@ -432,7 +433,7 @@ def test_times_at_another_share_say_nothing():
 def test_a_query_that_runs_as_written_is_not_started_again_when_plans_are_given_up():
     _, state, _ = run_before(20.0, trial_s=60.0)
     assert state.plans[state.current].as_written
-    state, commands = step(state, 105.0, CannotPlan("outputs take too much"))
+    state, commands = step(state, 105.0, CannotPlan(UntypedCause("outputs take too much")))
     assert (state.phase, commands) == ("as written", ())
     state, commands = step(state, 120.0, StageFinished(RESULT, 1.0, 0.0, 20.0, 20.0))
     assert state.phase == "done" and [type(one) for one in commands] == [Finish]
@@ -460,7 +461,7 @@ def test_a_trial_that_is_being_cancelled_is_started_again_when_plans_are_given_u
     _, state, _ = run_before(20.0, trial_s=60.0)
     state, commands = step(state, 161.0, TimerFired())
     assert CancelStages((RESULT,)) in commands and state.phase == "switching"
-    state, commands = step(state, 161.1, CannotPlan("outputs take too much"))
+    state, commands = step(state, 161.1, CannotPlan(UntypedCause("outputs take too much")))
     assert state.phase == "as written" and any(isinstance(one, RunAsWritten) for one in commands)
 
 

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qoop.as_written.causes import Measured, SlowerBefore, WrittenBefore
+from qoop.as_written.wording import text
 from qoop.estimate.guard import MAX_ERROR, Guard, PastRun, PlanTime, Verdict, busy_part
 from qoop.plans.plan import AS_WRITTEN
 
@@ -28,7 +30,7 @@ def verdict(*runs, slots=SLOTS, cold=False, given_up=frozenset()):
 
 def test_it_says_why():
     found = verdict(planned(12.1), planned(11.8), written(9.0))
-    assert found == Verdict("planned runs took 12.1 and 11.8 s, as written 9.0 s; planned again after 6 more runs")
+    assert found == Verdict(SlowerBefore((12.1, 11.8), 9.0, 6))
 
 
 @pytest.mark.parametrize(
@@ -52,10 +54,8 @@ def test_an_early_run_as_written_decides_for_it_but_not_against_it():
     """The first runs of an application are slow, so one that was slower than the plans says little."""
     fast, slow, hopeless = (replace(written(seconds), early=True) for seconds in (5.0, 15.0, 30.0))
     plans = planned(12.0), planned(12.0)
-    assert "planned again" in verdict(fast, *plans).reason
-    assert verdict(slow, *plans) == Verdict(
-        "planned runs took 12.0 and 12.0 s, as written 15.0 s before they were made", 1.1 * 12.0
-    )
+    assert "planned again" in text(verdict(fast, *plans).cause)
+    assert verdict(slow, *plans) == Verdict(Measured((12.0, 12.0), 15.0, "before-planned"), 1.1 * 12.0)
     assert verdict(written(15.0), *plans) is None
     assert verdict(hopeless, *plans) is None
 
@@ -77,7 +77,7 @@ def test_the_count_in_the_message_is_right():
     runs = [planned(12.0), planned(12.0), written(9.0)]
     said = []
     while (found := verdict(*runs)) is not None:
-        said.append(found.reason.rpartition("after ")[2])
+        said.append(text(found.cause).rpartition("after ")[2])
         runs.append(written(9.0))
     assert said == [*(f"{left} more runs" for left in (6, 5, 4, 3, 2)), "1 more run"]
 
@@ -90,7 +90,7 @@ def test_a_query_that_was_never_run_as_written_is_tried_as_written():
     """For at most a tenth longer than the faster of its plans took."""
     found = verdict(planned(12.0), planned(10.0))
     assert found is not None and found.trial_s == pytest.approx(11.0)
-    assert found.reason == "planned runs took 12.0 and 10.0 s; as written, it was not measured yet"
+    assert text(found.cause) == "planned runs took 12.0 and 10.0 s; as written, it was not measured yet"
 
 
 def test_it_is_tried_again_one_run_in_eight():
@@ -114,7 +114,7 @@ def test_a_run_with_a_small_share_is_not_a_slow_plan():
 
 def test_the_times_in_the_message_are_at_the_present_share():
     found = verdict(planned(37.0, 1.0, 36.0), planned(37.0, 1.0, 36.0), written(5.0, 4.0, 16.0), slots=4.0)
-    assert found is not None and found.reason.startswith("planned runs took 10.0 and 10.0 s, as written 5.0 s")
+    assert found is not None and text(found.cause).startswith("planned runs took 10.0 and 10.0 s, as written 5.0 s")
 
 
 def test_the_first_query_of_an_application_is_compared_with_such_queries_only():
@@ -122,7 +122,7 @@ def test_the_first_query_of_an_application_is_compared_with_such_queries_only():
     assert verdict(*runs, cold=False) is None
     found = verdict(*runs, cold=True)
     assert found is not None and found.trial_s is not None
-    assert "as written 9.0 s" in verdict(*runs, written(9.0, cold=True), cold=True).reason
+    assert "as written 9.0 s" in text(verdict(*runs, written(9.0, cold=True), cold=True).cause)
 
 
 def kept(seconds, slots=SLOTS, cold=False):
@@ -138,7 +138,7 @@ def test_a_query_that_was_planned_in_vain_is_not_planned_in_the_next_runs():
         runs += [written(9.0)] if found else kept(9.0)
     assert plans == 10
     said = verdict(*kept(9.0))
-    assert said == Verdict("when it was last planned, it ran as written too; planned again after 7 more runs")
+    assert said == Verdict(WrittenBefore(7))
     assert verdict(*kept(9.0, cold=True)) == said, "a decision does not depend on what has started"
 
 

@@ -7,6 +7,7 @@ import pytest
 from sqlglot.dialects.dialect import Dialect
 
 from qoop import api, explain, session_query
+from qoop.as_written.decide import Names
 from qoop.estimate.gate import Inputs
 from qoop.latest import Latest
 from qoop.parsing import statement
@@ -96,12 +97,14 @@ def spark(monkeypatch):
     nothing = SimpleNamespace(release=lambda: None, release_with=lambda owner: None)
     written_statement = SimpleNamespace(query=object(), check=lambda: None, execute=lambda rows: None, is_atomic=True)
     monkeypatch.setattr(session_query, "QueryAsWritten", lambda spark, text, query: written)
-    monkeypatch.setattr(api, "StatementAsWritten", lambda spark, text: written_statement)
+    monkeypatch.setattr(api, "plain_sql", lambda spark, text: spark.sql(text))
+    monkeypatch.setattr(api, "statements_as_written", lambda spark, text: [written_statement])
     monkeypatch.setattr(session_query, "query_session", lambda spark: spark)
     for module in (api, session_query):
         monkeypatch.setattr(module, "in_session_of", lambda spark, frame: frame)
     monkeypatch.setattr(session_query, "showing_sources", lambda frame, written: frame)
-    monkeypatch.setattr(session_query, "why_names_differ", lambda spark: None)
+    monkeypatch.setattr(session_query, "names_of", lambda spark: Names())
+    monkeypatch.setattr(session_query, "variables_read", lambda written: {})
     kept = {"partitions": lambda: None, "remove": lambda: None}
     monkeypatch.setattr(api, "PersistedRows", lambda frame, name: SimpleNamespace(frame=frame, **kept))
     monkeypatch.setattr(session_query, "ExecutorCheckpoints", lambda session, warn, in_plan: nothing)
@@ -172,7 +175,7 @@ def test_a_query_that_the_gate_stops_is_not_parsed(spark, parsed, monkeypatch, t
         (f"INSERT INTO t {QUERY}", True),
         (f"-- SELECT\nINSERT INTO t {QUERY}", True),
         (f"CREATE TABLE t AS {QUERY}", True),
-        (f"WITH c AS (SELECT 1 AS x) INSERT INTO t {QUERY}", False),
+        (f"WITH c AS (SELECT 1 AS x) INSERT INTO t {QUERY}", True),
         ("SELECT 'insert'", False),
         ("SELECT insert_time FROM t", False),
         ("(SELECT 1)", False),

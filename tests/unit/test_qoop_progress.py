@@ -64,7 +64,7 @@ STAGE, RESULT_STAGE = StageId("qoop_totals", 0), StageId("qoop_result", 3)
         (StartStage(STAGE, 2, (), 0, 0.8), (view_name(STAGE), "plan 2", "resumed", "80%")),
         (CancelStages((STAGE, RESULT_STAGE)), (view_name(STAGE), view_name(RESULT_STAGE))),
         (SetExecutors(7, 12.5), ("executor", "7")),
-        (RunAsWritten(NotPlanned("it has one table")), ("one stage", "it has one table")),
+        (RunAsWritten(NotPlanned(UntypedCause("it has one table"))), ("one stage", "it has one table")),
     ],
 )
 def test_a_command_of_the_planner_is_one_line_with_its_values(capsys, command, values):

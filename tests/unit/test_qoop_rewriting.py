@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlglot import parse_one
 
+from qoop.as_written import wording
 from qoop.errors import CannotSplitError
 from tests.duckdb_plans import Tables
 
@@ -70,7 +71,7 @@ def test_rows_stay_the_same(tables, case):
         assert case.alone, reason
         assert case.alone in str(reason)
         return
-    reasons = " ".join(filter(None, (block.reason for block in planned.text.query.blocks.values())))
+    reasons = " ".join(wording.text(block.cause) for block in planned.text.query.blocks.values() if block.cause)
     assert case.alone in reasons
     expected = tables.rows(case.text)
     assert (not expected) == case.empty

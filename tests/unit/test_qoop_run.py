@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from qoop.as_written.causes import UntypedCause
 from qoop.plans.plan import RESULT
 from qoop.replan import machine
 from qoop.replan.causes import NotPlanned
@@ -84,7 +85,7 @@ def test_progress_survives_a_closed_terminal(capsys):
             raise OSError(errno.EIO, "the terminal has gone")
 
     ProgressLines(console.PlainConsole(file=Gone())).warn("nobody hears this")
-    ProgressLines(console.err).show(RunAsWritten(NotPlanned("[/x] has one\ntable\x1b[2J")))
+    ProgressLines(console.err).show(RunAsWritten(NotPlanned(UntypedCause("[/x] has one\ntable\x1b[2J"))))
     assert (
         capsys.readouterr().err.partition("] ")[2] == "running as written, in one stage: [/x] has one\\ntable\\x1b[2J\n"
     )
@@ -257,7 +258,7 @@ def test_stages_are_checked_only_while_some_are_running():
     assert state.timer_at == commands[-1].at == 2.0 + machine.PROGRESS_CHECK_S
     state, _ = machine.step(state, state.timer_at, TimerFired())
     assert state.timer_at == 2.0 + 2 * machine.PROGRESS_CHECK_S
-    assert machine.run_as_written(state, NotPlanned("no reason"))[0].timer_at is None
+    assert machine.run_as_written(state, NotPlanned(UntypedCause("no reason")))[0].timer_at is None
     state, _ = machine.step(state, 9.0, StageFinished(RESULT, 1.0, 1.0, 1.0, 1.0))
     assert state.timer_at is None
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from qoop.as_written.causes import StopsEarly
 from qoop.estimate.gate import Gate, Inputs
 from qoop.run import runs_here
 from qoop.run.runs_here import RunsHere
@@ -12,17 +13,17 @@ SMALL = Inputs((5e6, 1e6, 1e6))
 
 @pytest.mark.parametrize(("took", "planned"), [(None, False), (0.1, False), (0.49, False), (0.51, True), (30.0, True)])
 def test_a_query_that_took_long_is_planned_however_little_it_reads(took, planned):
-    assert (Gate().reason(SMALL, 2.0, took) is None) == planned
+    assert (Gate().cause(SMALL, 2.0, took) is None) == planned
 
 
 def test_a_query_that_took_long_is_planned_even_with_a_limit():
     early = Inputs((1e9,), stops_early=True)
-    assert "limit" in str(Gate().reason(early, 2.0, 0.2))
-    assert Gate().reason(early, 2.0, 5.0) is None
+    assert Gate().cause(early, 2.0, 0.2) == StopsEarly()
+    assert Gate().cause(early, 2.0, 5.0) is None
 
 
 def test_a_short_run_does_not_stop_a_query_that_reads_much():
-    assert Gate().reason(Inputs((5e9, 1e6)), 2.0, 0.1) is None
+    assert Gate().cause(Inputs((5e9, 1e6)), 2.0, 0.1) is None
 
 
 def test_the_latest_run_as_written_counts_at_other_shares_in_proportion():

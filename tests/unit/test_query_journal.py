@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qoop.as_written.causes import UntypedCause
 from qoop.errors import QoopError
 from qoop.plans.plan import RESULT
 from qoop.replan.causes import NotPlanned
@@ -25,9 +26,13 @@ RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
 def wrote(path, warn=lambda line: None):
     """A journal of a query in one piece."""
     made = QueryJournal(path, warn)
-    made.query(1.0, "q", "SELECT secret", (), "it has one table")
+    made.query(1.0, "q", "SELECT secret", (), UntypedCause("it has one table"))
     record_input(
-        made, 2.0, CannotPlan("it has one table"), (RunAsWritten(NotPlanned("it has one table")),), "as written"
+        made,
+        2.0,
+        CannotPlan(UntypedCause("it has one table")),
+        (RunAsWritten(NotPlanned(UntypedCause("it has one table"))),),
+        "as written",
     )
     record_input(made, 3.0, StageFinished(RESULT, 1.0, 1.0, 1.0, None), (Finish(),), "done")
     made.close()
@@ -82,7 +87,7 @@ def test_the_journal_of_a_running_query_can_be_read(tmp_path):
     assert [one["kind"] for one in journal.read(tmp_path / "journal")] == ["query"]
     with pytest.raises(QoopError, match="another query"):
         QueryJournal(tmp_path / "journal")
-    record_input(running, 2.0, CannotPlan("x"), (), "as written")
+    record_input(running, 2.0, CannotPlan(UntypedCause("x")), (), "as written")
     running.close()
     assert len(journal.read(tmp_path / "journal")) == 3
 
@@ -173,10 +178,10 @@ made = QueryJournal(path, warned.append)
 made.query(1.0, "q", "x" * 1000, (), None)
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
 for number in range(30):
-    record_input(made, 2.0, CannotPlan("y" * 300), (), "as written")
+    record_input(made, 2.0, CannotPlan(UntypedCause("y" * 300)), (), "as written")
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 for number in range(30):
-    record_input(made, 2.0, CannotPlan("z" * 300), (), "as written")
+    record_input(made, 2.0, CannotPlan(UntypedCause("z" * 300)), (), "as written")
 made.close()
 print(warned)
 """

@@ -77,6 +77,18 @@ def test_sentences_become_causes():
     assert fail == {"type": "Fail", "cause": {"kind": "said", "text": "y"}}
 
 
+def test_why_a_query_runs_as_written_becomes_a_cause():
+    """Version 2 has sentences there."""
+    said = {"kind": "said", "text": "it has one table"}
+    assert upgrade({"kind": "query", "reason": "it has one table"}, 2)["cause"] == said
+    assert upgrade({"kind": "query", "reason": None}, 2)["cause"] is None
+    event = {"type": "CannotPlan", "reason": "it has one table"}
+    assert upgrade({"kind": "input", "event": event}, 2)["event"] == {"type": "CannotPlan", "cause": said}
+    command = {"type": "RunAsWritten", "cause": {"kind": "not-planned", "said": "it has one table"}}
+    (made,) = upgrade({"kind": "decision", "commands": [command]}, 2)["commands"]
+    assert made == {"type": "RunAsWritten", "cause": {"kind": "not-planned", "cause": said}}
+
+
 def test_current_and_unknown_records_are_left_unchanged():
     now = {"kind": "decision", "commands": [NOTE]}
     assert upgrade(now, journal.VERSION) is now

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from qoop.as_written.causes import AsWrittenCause
 from qoop.plans.plan import RESULT, StageId
 from qoop.replan.causes import FailedStage, NotPlanned, UntypedCause
 from qoop.replan.commands import CancelStages, Command, Fail, Finish, Note, RunAsWritten, SetExecutors, StartStage
@@ -57,10 +58,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> QueryRecord:
     return read_journal(copy)
 
 
-def record_of(tmp_path: Path, steps: Steps, reason: str | None = None) -> QueryRecord:
+def record_of(tmp_path: Path, steps: Steps, cause: AsWrittenCause | None = None) -> QueryRecord:
     path = tmp_path / "made.journal"
     journal = QueryJournal(path)
-    journal.query(100.0, "made", "SELECT '<b>' AS x", (), reason)
+    journal.query(100.0, "made", "SELECT '<b>' AS x", (), cause)
     for at, event, commands in steps:
         record_input(journal, 100.0 + at, event, commands, "running")
     journal.close()
@@ -204,16 +205,16 @@ def test_a_stage_that_ends_before_it_can_be_stopped(tmp_path: Path) -> None:
 
 
 def test_a_query_of_one_stage(tmp_path: Path) -> None:
-    cannot = CannotPlan("it has one table")
+    cannot = CannotPlan(UntypedCause("it has one table"))
     record = record_of(
         tmp_path,
         [
-            (0.0, cannot, (RunAsWritten(NotPlanned("it has one table")),)),
+            (0.0, cannot, (RunAsWritten(NotPlanned(UntypedCause("it has one table"))),)),
             (0.1, share(4), ()),
             (0.2, ArbiterAway("connection refused"), ()),
             (3.0, finished(RESULT), (Finish(),)),
         ],
-        "it has one table",
+        UntypedCause("it has one table"),
     )
     text = shown(record).text
     assert "it has one table" in text
@@ -227,7 +228,7 @@ def test_a_query_that_fails(tmp_path: Path) -> None:
     record = record_of(
         tmp_path,
         [
-            (0.0, CannotPlan("x"), (RunAsWritten(NotPlanned("x")),)),
+            (0.0, CannotPlan(UntypedCause("x")), (RunAsWritten(NotPlanned(UntypedCause("x"))),)),
             (1.0, StageFailed(RESULT, error, retry=False), (Fail(FailedStage(RESULT, (), error)),)),
         ],
     )

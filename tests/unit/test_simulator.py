@@ -10,7 +10,7 @@ from yarn_plugin import console
 from yarn_plugin.cli import cli
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import TellShare
-from yarn_plugin.decide.events import ContainersSignalled, LeavesSeen, Solved, TimerFired
+from yarn_plugin.decide.events import ContainersSignalled, JobsDeclared, LeavesSeen, Solved, TimerFired
 from yarn_plugin.decide.pools.commands import Solve
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import Outcome, Started
@@ -18,6 +18,7 @@ from yarn_plugin.drive.replay import rerun_records
 from yarn_plugin.drive.simulator import Simulation
 from yarn_plugin.drive.virtual_time import UncompactedJournal
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.resources import Resources
 from yarn_plugin.simulation import workload
 from yarn_plugin.simulation.batch import KIND
 from yarn_plugin.simulation.cluster import ClusterFile
@@ -109,6 +110,38 @@ def test_an_unregistered_application_gets_no_notification_and_still_ends(tmp_pat
     outcome, _ = run(tmp_path, {"registers": False})
     (one,) = outcome.apps
     assert one.completion_s == pytest.approx(28.0), "it holds all that it can use, whatever its share is"
+
+
+def test_jobs_are_declared_at_registration_and_count_together(tmp_path):
+    """A job of 3 vcores and one of 4: their application is entitled to 7."""
+    file = tmp_path / "work.toml"
+    file.write_text(
+        """
+        [[applications]]
+        kind = "batch"
+        core_seconds = 60
+        max_cores = 16
+        memory_mb = 1024
+        user = "ann"
+        [[applications.jobs]]
+        name = "a"
+        alternatives = [{ resources = { vcores = 3 }, speed = 1.5 }]
+        [[applications.jobs]]
+        name = "b"
+        virtual_cluster = "ann/b"
+        alternatives = [{ resources = { vcores = 4 } }]
+        """
+    )
+    taken = []
+    made = Simulation(cluster(), workload.load(file, {"batch": KIND}, 0), on_decision=taken.append)
+    made.run()
+    (declared,) = [one.event for one in taken if isinstance(one.event, JobsDeclared)]
+    assert [(job.name, job.tenant, job.virtual_cluster) for job in declared.jobs] == [
+        ("a", "ann", ""),
+        ("b", "ann", "ann/b"),
+    ]
+    shares = [command.share for one in taken for command in one.commands if isinstance(command, TellShare)]
+    assert shares[-1].grant.entitlement == Resources.of({"vcores": 7})
 
 
 def test_what_can_never_fit_is_refused(tmp_path):

@@ -76,7 +76,7 @@ class World:
         self.nodes, self.refuse = [node("a", 4), node("b", 2)], set()
         self.pools = [pool("sql", "root.sql"), pool("gpu", "root.gpu", controller="lease")]
         self.apps, self.bodies, self.registered, self.limits = {}, {}, set(), {}
-        self.master = "N/A:-1"
+        self.master, self.jobs = "N/A:-1", None
         self.rm, self.arbiter = WebServer(self._manager), WebServer(self._arbiter)
         self.store, self.home = folder / "store", folder / "home"
         self.store.mkdir()
@@ -133,6 +133,9 @@ class World:
                 self.registered.add("app_1")
                 made = {"app": "app_1", "pool": "gpu", "queue": "root.gpu", "token": "t", "grace_s": 5, "share": None}
                 return reply(made)
+            case "PUT", "/v1/apps/app_1/jobs":
+                self.jobs = asked.body["jobs"]
+                return reply({"app": "app_1", "jobs": [{**job, "declared_at": 1.0} for job in self.jobs]})
         self.registered.discard(asked.path.rpartition("/")[2])
         return reply({})
 
@@ -244,6 +247,19 @@ def test_an_application_that_yarn_rejects_is_undone(world, monkeypatch):
     monkeypatch.setattr(applications, "get", lambda manager, app: replace(LISTED, state="FAILED", diagnostics="full"))
     with pytest.raises(applications.NotAcceptedError, match=f"YARN did not accept {YARN_APP}: full"):
         world.submit()
+    is_undone(world)
+
+
+def test_jobs_of_the_file_are_declared(world):
+    job = {"name": "search", "tenant": "vision", "priority": 3, "alternatives": [{"resources": {"yarn.io/gpu": 8}}]}
+    world.submit(jobs=[job])
+    assert world.jobs == [job]
+
+
+def test_a_search_whose_jobs_are_refused_is_not_submitted(world):
+    world.refuse = {("PUT", "/v1/apps/app_1/jobs")}
+    with pytest.raises(ReportedError, match="refused here"):
+        world.submit(jobs=[{"name": "search", "tenant": "speech"}])
     is_undone(world)
 
 

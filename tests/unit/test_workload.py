@@ -25,6 +25,13 @@ application = { kind = "batch", group = "large", core_seconds = { distribution =
 max_cores = { distribution = "uniform", low = 10, high = 20, integer = true }, weight = { distribution = "choice", \
 values = [1, 4] } }
 """
+JOBS = """
+[[applications]]
+kind = "batch"
+max_cores = 1
+core_seconds = 1
+jobs = [{ name = "a", priority = 2000 }]
+"""
 
 
 def load(tmp_path, text, seed=0, name="work.toml"):
@@ -89,6 +96,18 @@ def test_a_trace_is_read_in_order_of_arrival(tmp_path):
         ("work.toml", GENERATED.replace("ARRIVALS", "never"), "generate.arrivals 'never'"),
         ("work.toml", GENERATED.replace("ARRIVALS", "poisson").replace("sigma = 1", "sigma = -1"), "sigma -1"),
         ("work.toml", '[[applications]]\nkind = "batch"\nmax_cores = 1\ncore_seconds = 1\nweight = 0', "weight 0"),
+        ("trace.csv", "kind,jobs\nbatch,a", "application 1: jobs 'a': must be a list"),
+        ("work.toml", JOBS, "application 1: jobs.a.priority 2000: must be at most 1000"),
+        (
+            "work.toml",
+            JOBS.replace("priority = 2000 }", 'tenant = "x" }, { name = "b" }'),
+            "jobs.b.tenant: must be of x",
+        ),
+        (
+            "work.toml",
+            JOBS.replace("2000", "0") + "registers = false",
+            "jobs: must be left out where registers is false",
+        ),
     ],
 )
 def test_a_wrong_workload_names_field_and_value(tmp_path, name, text, said):

@@ -32,6 +32,10 @@ WRITE_INTERVAL = 1.0
 """Seconds between the starts of two writes of weights: each makes the ResourceManager reinitialize its scheduler. What
 is wanted meanwhile goes into the next one."""
 
+MAX_LIST_AGE = 5.0
+"""Seconds that reading a list of containers may take. A list that took longer, as that of a process which was stopped
+meanwhile, is read again: leases that began since would look unused."""
+
 
 class Actor:
     """Carries out commands and emits the outcome of each.
@@ -179,7 +183,11 @@ class Actor:
                     yield from self._note_superseded(by)
                 yield leaves_in(configuration, parents)
             case ListContainers(app, yarn_app, _):
-                yield ContainersListed(app, list_containers(self._manager, yarn_app))
+                asked_at = time.monotonic()
+                found = list_containers(self._manager, yarn_app)
+                if time.monotonic() - asked_at > MAX_LIST_AGE:
+                    found = list_containers(self._manager, yarn_app)
+                yield ContainersListed(app, found)
             case SignalContainers(app, containers, _):
                 if self._superseded_by is not None:
                     raise SupersededError(self._superseded_by)

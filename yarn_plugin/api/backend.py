@@ -20,6 +20,7 @@ from starlette.types import Scope
 
 from yarn_plugin.api import wire
 from yarn_plugin.api.bodies import Messages
+from yarn_plugin.api.declaration import Tenants
 from yarn_plugin.api.queueing import FairQueue, QueueFullError, SharedPoll
 from yarn_plugin.api.rates import TokenBuckets
 from yarn_plugin.api.refusals import Limits, Refused
@@ -121,6 +122,7 @@ class Backend:
     limits: Limits
     refusals: Refusals
     users: Users
+    tenants: Tenants
     connections: Callable[[], int]
     ended: type[Exception]
     messages: Messages

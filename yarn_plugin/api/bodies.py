@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel, ValidationError
 
 from yarn_plugin.api import wire
+from yarn_plugin.api.jobs import Jobs
 from yarn_plugin.api.refusals import MAX_PROBLEMS, Refused, problems_of
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.errors import BadInputError
@@ -21,10 +22,10 @@ MAX_DIGITS = 4000
 
 
 MAX_VALUES = 2_000
-"""Values in a body of known shape; the largest demand has some 500."""
+"""Values in a body of a fixed shape; the largest demand has some 500."""
 
 BYTES_PER_VALUE = 8
-"""A message has at most one value for each so many bytes that a body may have."""
+"""A message, or a list of jobs, has at most one value for each so many bytes that a body may have."""
 
 
 def check_size(body: bytes, kind: type[BaseModel], max_body: int) -> None:
@@ -33,7 +34,7 @@ def check_size(body: bytes, kind: type[BaseModel], max_body: int) -> None:
     Raises:
         Refused: 422.
     """
-    limit = max(max_body // BYTES_PER_VALUE, MAX_VALUES) if kind is wire.Message else MAX_VALUES
+    limit = max(max_body // BYTES_PER_VALUE, MAX_VALUES) if kind in (wire.Message, Jobs) else MAX_VALUES
     # Every value but the first of a list or an object follows a comma; those within text count too.
     if body.count(b",") + body.count(b"[") + body.count(b"{") > limit:
         raise Refused(422, "body", None, f"must have at most {limit} values")
@@ -108,7 +109,7 @@ class Messages:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._codec, self._allowed = cache(self._make_codec), cache(self._find_allowed)
+        self._codec, self._types = cache(self._make_codec), cache(self._find_types)
 
     def parse(self, pool: Pool | None, message: wire.Message) -> object:
         """The message as the type that the controller of this pool declares.
@@ -116,7 +117,8 @@ class Messages:
         Raises:
             Refused: 422, naming the field that the controller does not accept.
         """
-        allowed = self._allowed(pool.controller) if pool is not None else {}
+        messages = self._registry.messages(pool) if pool is not None else frozenset[str]()
+        allowed = self._types(messages)
         if pool is None or message.type not in allowed:
             expected = one_of(allowed) if allowed else "the pool's controller accepts no messages"
             raise Refused(422, "type", message.type, expected)
@@ -128,7 +130,7 @@ class Messages:
             raise Refused(422, unknown, None, f"unknown key; a message of type {message.type!r} has {shown}")
         for name, value in extra.items():
             _check_plain(name, value)
-        codec = self._codec(pool.controller)
+        codec = self._codec(messages)
         try:
             parsed = codec.read({**extra, "type": message.type})
             codec.check(parsed)
@@ -154,13 +156,13 @@ class Messages:
         except BadInputError as problem:
             raise Refused(422, problem.field, problem.value, problem.expected) from None
 
-    def _find_allowed(self, controller: str) -> dict[str, type]:
+    def _find_types(self, messages: frozenset[str]) -> dict[str, type]:
         tags = self._registry.tags()
-        return {tag: tags[tag] for tag in self._registry.kind(controller).messages}
+        return {tag: tags[tag] for tag in messages}
 
-    def _make_codec(self, controller: str) -> Codec:
+    def _make_codec(self, messages: frozenset[str]) -> Codec:
         # With the message types alone: a nested value must not become a controller's state, or another pool's type.
-        return Codec(self._allowed(controller), unknown_fields="forbid")
+        return Codec(self._types(messages), unknown_fields="forbid")
 
 
 def _is_unicode(value: object) -> bool:

@@ -51,6 +51,12 @@ def text(why: Cause) -> str:
             | cause.BeyondLease()
             | cause.TooManyApps()
             | cause.BidSetAside()
+            | cause.Evicted()
+            | cause.CellsReconfigured()
+            | cause.LeasePlaced()
+            | cause.LeaseDropped()
+            | cause.LeaseReplaced()
+            | cause.LeaseLapsed()
         ):
             return _lease(why)
         case _:
@@ -90,6 +96,20 @@ def _lease(why: LeaseCause) -> str:
             return f"the bid of {app} was set aside, since the auction failed on it: {error}"
         case cause.PoolSuperseded(by):
             return f"another arbiter, {by}, controls the pool now"
+        case cause.Evicted(app, job, cluster, priority):
+            who = f"job {job} of {app}" if job else app
+            return f"{who} needs the cells: guaranteed work of virtual cluster {cluster}, priority {priority}"
+        case cause.CellsReconfigured():
+            return "the cells are no longer part of the configuration of virtual clusters"
+        case cause.LeasePlaced(note, waited_s):
+            waited = f", after {waited_s:g} s of waiting for the former holders" if waited_s else ""
+            return f"{note or 'leased by the pool allocator'}{waited}"
+        case cause.LeaseDropped(note):
+            return note
+        case cause.LeaseReplaced():
+            return "another lease of the same application takes its place"
+        case cause.LeaseLapsed():
+            return "the lease ended and was not renewed"
         case _:
             assert_never(why)
 
@@ -122,6 +142,8 @@ def _happening(what: Happening) -> str:
             return f"{app} is YARN application {yarn_app}"
         case cause.AppRevised(app):
             return f"{app} changed its weight or demand"
+        case cause.JobsChanged(app):
+            return f"{app} changed its jobs"
         case cause.AppVacated(app):
             return f"{app} released the containers over its share"
         case cause.AppQuiet(app):

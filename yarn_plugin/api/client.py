@@ -12,7 +12,7 @@ import ssl
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -22,6 +22,7 @@ import urllib3
 from pydantic import TypeAdapter, ValidationError
 
 from yarn_plugin.api import wire
+from yarn_plugin.api.jobs import DeclaredJobs, Job, Jobs
 from yarn_plugin.api.server_sent import EventParser, ServerSent, TooLongError
 from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.validation import expectation
@@ -148,6 +149,14 @@ class ArbiterClient:
     def revise(self, app: str, change: wire.Revise) -> wire.App:
         """Change an application's weight or demand."""
         return self._ask("PATCH", f"/v1/apps/{_segment(app)}", wire.App, change)
+
+    def declare_jobs(self, app: str, jobs: Sequence[Job]) -> DeclaredJobs:
+        """Declare all jobs of an application: those that are left out end. Idempotent."""
+        return self._ask("PUT", f"/v1/apps/{_segment(app)}/jobs", DeclaredJobs, Jobs(jobs=list(jobs)))
+
+    def get_jobs(self, app: str) -> DeclaredJobs:
+        """The jobs that an application has declared."""
+        return self._ask("GET", f"/v1/apps/{_segment(app)}/jobs", DeclaredJobs)
 
     def deregister(self, app: str) -> None:
         """Deregister an application. Idempotent."""

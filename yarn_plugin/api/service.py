@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from yarn_plugin.api.authentication import Authentication
 from yarn_plugin.api.backend import Arbiter, Backend, Ended
 from yarn_plugin.api.bodies import Messages
+from yarn_plugin.api.declaration import Tenants
 from yarn_plugin.api.queueing import SharedPoll
 from yarn_plugin.api.rates import TokenBuckets
 from yarn_plugin.api.refusals import Limits, answer_problems
@@ -29,6 +30,7 @@ def create(
     limits: Limits | None = None,
     refusals: Refusals | None = None,
     users: Users | None = None,
+    tenants: Tenants | None = None,
     connections: Callable[[], int] = lambda: 0,
     ended: type[Exception] = Ended,
     registry: Registry = BUILT_IN,
@@ -43,6 +45,7 @@ def create(
         limits: of the service.
         refusals: counts refused requests.
         users: see `Users`.
+        tenants: see `Tenants`.
         connections: the number of open connections.
         ended: raised by the arbiter once it is shutting down.
         registry: the controllers that there are, and the messages that they take.
@@ -57,6 +60,7 @@ def create(
         limits=limits,
         refusals=refusals,
         users=users or {},
+        tenants=tenants or {},
         connections=connections,
         ended=ended,
         messages=Messages(registry),

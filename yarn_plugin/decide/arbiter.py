@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from yarn_plugin.decide.allocators import allox, buddy_cells
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, SetTimer, TellShare
 from yarn_plugin.decide.enforcement import read_leaves, weight_deadlines, write_weights
 from yarn_plugin.decide.events import (
@@ -10,6 +11,7 @@ from yarn_plugin.decide.events import (
     Configured,
     ContainersListed,
     Event,
+    JobsDeclared,
     LeavesSeen,
     Looked,
     ManagerReached,
@@ -27,7 +29,7 @@ from yarn_plugin.decide.membership import home_of, is_quiet, pool_of, view_of
 from yarn_plugin.decide.observations import forget, learn
 from yarn_plugin.decide.policies import max_min, max_min_users
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
-from yarn_plugin.decide.pools import advance, lease, share
+from yarn_plugin.decide.pools import advance, lease, ledger, share
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Reconfigured, Restarted
 from yarn_plugin.decide.state import State
@@ -51,11 +53,12 @@ from yarn_plugin.model.causes import (
 from yarn_plugin.model.share import Pool
 
 BUILT_IN = Registry(
-    {kind.name: kind for kind in (share.KIND, lease.KIND)},
+    {kind.name: kind for kind in (share.KIND, lease.KIND, ledger.KIND)},
     {"max_min": max_min, "max_min_users": max_min_users},
     lease_policies=LEASE_POLICIES,
+    allocators={kind.name: kind for kind in (allox.KIND, buddy_cells.KIND)},
 )
-"""The built-in controllers and policies. Drivers add those of entry points (see `yarn_plugin.drive.registry`)."""
+"""The built-in controllers, policies and allocators. Drivers add those of entry points (see `drive.registry`)."""
 
 
 def step(
@@ -125,7 +128,7 @@ def _request_pool(state: State, event: Event) -> str | None:
     match event:
         case Registered():
             return event.pool
-        case Revised(app) | Vacated(app) | AppSaid(app):
+        case Revised(app) | JobsDeclared(app) | Vacated(app) | AppSaid(app):
             home = home_of(state, app)
             return home.name if home is not None else None
     return None

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from yarn_plugin.model.cluster import Capabilities, Container, Node, Queue, YarnApp
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.resources import Resources
-from yarn_plugin.model.share import Demand, Pool
+from yarn_plugin.model.share import Demand, Job, Pool
 from yarn_plugin.model.topology import TopologyDescription
 
 
@@ -111,6 +111,14 @@ class Revised:
     app: str
     weight: float
     demand: Demand | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobsDeclared:
+    """A registered application declared all its jobs; earlier ones that are not among them have ended."""
+
+    app: str
+    jobs: tuple[Job, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +242,7 @@ Event = (
     | QueuesChanged
     | Registered
     | Revised
+    | JobsDeclared
     | Vacated
     | Deregistered
     | WeightsWritten
@@ -261,6 +270,7 @@ TAGS: dict[str, type] = {
     "QueuesChanged": QueuesChanged,
     "Registered": Registered,
     "Revised": Revised,
+    "JobsDeclared": JobsDeclared,
     "Vacated": Vacated,
     "Deregistered": Deregistered,
     "WeightsWritten": WeightsWritten,

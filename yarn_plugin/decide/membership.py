@@ -1,9 +1,16 @@
-"""The members of a pool, their claims, and the capacity to divide."""
+"""The members of a pool, their claims, and the capacity to divide.
+
+Whose an application is, is one name: the user of the token that registered it, who is the tenant of its claims unless
+its jobs name another one that the configuration lets this user name. YARN may run it as another user; which YARN users
+are whose, the configuration says too. Checked where a request arrives; here the names are taken as they were recorded.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import islice
 
+from yarn_plugin.decide.jobs import by_application, claims_of, demand_together
 from yarn_plugin.decide.policies import Snapshot
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.decide.state import State
@@ -37,16 +44,23 @@ def pool_of(state: State, queue: str) -> Pool | None:
 
 
 def snapshot(state: State, pool: Pool, now: float) -> Snapshot:
-    """The policy's view of a pool: its capacity and claims."""
-    claims = sorted(_claims(state, pool, now), key=lambda arrived: arrived[0])
-    capacity = _capacity(state, pool, {claim.app for _, claim in claims})
-    return Snapshot(capacity, tuple(claim for _, claim in claims))
+    """The policy's view of a pool: its capacity, and one claim for each application."""
+    seen = _snapshot(state, pool, now)
+    return Snapshot(seen.capacity, by_application(seen.claims, pool.resources))
+
+
+def _snapshot(state: State, pool: Pool, now: float) -> Snapshot:
+    """The pool's capacity and claims, those of an application's jobs next to each other."""
+    arrived = sorted(_claims(state, pool, now), key=lambda arrived: arrived[0])
+    capacity = _capacity(state, pool, {claims[0].app for _, claims in arrived})
+    return Snapshot(capacity, tuple(claim for _, claims in arrived for claim in claims))
 
 
 def view_of(state: State, pool: Pool, now: float, seq: int, causes: Causes) -> View:
     """The controller's view of a pool at input number `seq`, with all parts."""
-    seen = snapshot(state, pool, now)
+    seen = _snapshot(state, pool, now)
     known = state.enforcement
+    apps = dict.fromkeys(claim.app for claim in seen.claims)
     below = pool.queue + "."
     return View(
         seq=seq,
@@ -54,7 +68,7 @@ def view_of(state: State, pool: Pool, now: float, seq: int, causes: Causes) -> V
         capacity=seen.capacity,
         topology=state.cells or Topology(),
         claims=seen.claims,
-        use=tuple(one for claim in seen.claims for one in state.cluster.use.get(claim.app, ())),
+        use=tuple(one for app in apps for one in state.cluster.use.get(app, ())),
         node_used=state.cluster.node_used,
         waiting=_waiting(state, pool),
         weights={queue: weight for queue, weight in known.written.items() if queue.startswith(below)},
@@ -82,13 +96,19 @@ def _waiting(state: State, pool: Pool) -> tuple[str, ...]:
 def _expected(state: State, pool: Pool) -> list[list[Registration]]:
     """The registered applications that are not submitted yet, grouped as they count.
 
-    Those of one user count as one, under the id of the first, so that many registrations gain nothing.
+    Those of one user and tenant count as one, under the id of the first, so that many registrations gain nothing.
     """
-    users: dict[str, list[Registration]] = defaultdict(list)
+    users: dict[tuple[str, str], list[Registration]] = defaultdict(list)
     for app, registration in state.registered.items():
         if registration.pool == pool.name and app not in state.yarn_apps:
-            users[registration.user].append(registration)
+            users[registration.user, tenant_of(state, registration)].append(registration)
     return [sorted(mine, key=lambda one: (one.registered_at, one.id)) for mine in users.values()]
+
+
+def tenant_of(state: State, known: Registration) -> str:
+    """Whose share an application is part of: the tenant that its jobs name, all the same one, or its user."""
+    jobs = state.jobs.get(known.id, ())
+    return jobs[0].tenant if jobs else known.user
 
 
 def _users(state: State) -> dict[str, str]:
@@ -107,29 +127,33 @@ def is_quiet(app: YarnApp) -> bool:
     return not app.waiting and not app.pending and app.containers <= 1
 
 
-def _claims(state: State, pool: Pool, now: float) -> Iterator[tuple[tuple[float, str], Claim]]:
+def _claims(state: State, pool: Pool, now: float) -> Iterator[tuple[tuple[float, str], tuple[Claim, ...]]]:
+    """The claims of each application, with its place in the order of arrival.
+
+    Jobs claim once YARN knows their application: before, nothing can be placed, and those of one user count as one.
+    """
     names = frozenset(pool.resources)
     for expected in _expected(state, pool):
-        yield (expected[0].registered_at, expected[0].id), _expected_claim(expected)
+        yield (expected[0].registered_at, expected[0].id), (_expected_claim(state, expected, pool),)
     for app, known in state.yarn_apps.items():
         registration = state.registered[app]
         if registration.pool == pool.name:
             claim = _registered_claim(registration, state.cluster.apps.get(known), pool, names)
-            yield (registration.registered_at, app), claim
+            yield (registration.registered_at, app), tuple(claims_of(claim, state.jobs.get(app, ()))) or (claim,)
     taken, users = set(state.yarn_apps.values()), _users(state)
     for running in state.cluster.apps.values():
         if running.id not in taken and pool_of(state, running.queue) == pool and _counts(state, pool, running, now):
-            yield (running.started_at, running.id), _unregistered_claim(running, pool, names, users)
+            yield (running.started_at, running.id), (_unregistered_claim(running, pool, names, users),)
 
 
-def _expected_claim(expected: Sequence[Registration]) -> Claim:
+def _expected_claim(state: State, expected: Sequence[Registration], pool: Pool) -> Claim:
     first = expected[0]
     return Claim(
         first.id,
         max(one.weight for one in expected),
-        _largest_demand(expected),
+        _largest_demand([_demand_of(state, one, pool) for one in expected]),
         Resources(),
-        tenant=first.user,
+        tenant=tenant_of(state, first),
         arrived_at=first.registered_at,
         grace=first.grace,
         together=tuple((one.id, one.grace) for one in expected) if len(expected) > 1 else (),
@@ -175,16 +199,23 @@ def _leaf_of(running: YarnApp, pool: Pool) -> str | None:
     return running.queue if running.queue.rpartition(".")[0] == pool.queue else None
 
 
-def _largest_demand(expected: Sequence[Registration]) -> Demand | None:
-    """The demand that covers all of these; None (unlimited) if one of them is unlimited."""
-    first = expected[0].demand
-    if len(expected) == 1 or first is None or any(one.demand is None for one in expected):
-        return first if len(expected) == 1 else None
-    covering = first.alternatives[0]
-    for one in expected[1:]:
-        assert one.demand is not None
-        covering = covering.at_least(one.demand.alternatives[0])
-    return Demand((covering,))
+def _demand_of(state: State, known: Registration, pool: Pool) -> Demand | None:
+    """What an application can use: its jobs together or, without any, what it registered."""
+    demands = [job.demand or known.demand for job in state.jobs.get(known.id, ())]
+    return demand_together(demands, pool.resources) if demands else known.demand
+
+
+def _largest_demand(demands: Sequence[Demand | None]) -> Demand | None:
+    """The demand that covers all of these; None (unlimited) if one of them is unlimited.
+
+    Its n-th alternative covers the n-th of each, or the last where one has fewer.
+    """
+    limited = [demand for demand in demands if demand is not None]
+    if len(demands) == 1 or len(limited) < len(demands):
+        return demands[0] if len(demands) == 1 else None
+    number = max(len(demand.alternatives) for demand in limited)
+    choices = ([demand.alternatives[min(n, len(demand.alternatives) - 1)] for demand in limited] for n in range(number))
+    return Demand(tuple(reduce(Resources.at_least, choice) for choice in choices))
 
 
 def _counts(state: State, pool: Pool, app: YarnApp, now: float) -> bool:

@@ -13,6 +13,7 @@ from yarn_plugin.decide.events import (
     Deregistered,
     EpochBegan,
     Event,
+    JobsDeclared,
     LeavesSeen,
     LeavesUnread,
     Looked,
@@ -36,7 +37,7 @@ from yarn_plugin.decide.state import Dismissed, State
 from yarn_plugin.model import causes as cause
 from yarn_plugin.model.causes import Ending, Happening
 from yarn_plugin.model.cluster import YarnApp, leaf_name
-from yarn_plugin.model.share import Pool, Registration
+from yarn_plugin.model.share import Job, Pool, Registration
 
 DISMISSED_FOR = 3600.0
 """Retention of unregistered applications: seconds, and maximum number."""
@@ -91,6 +92,12 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
                 return state, []
             revised = replace(state.registered[app], weight=weight, demand=demand)
             return replace(state, registered={**state.registered, app: revised}), [cause.AppRevised(app)]
+        case JobsDeclared(app, jobs):
+            if app not in state.registered:
+                return state, []
+            since = {job.name: job.declared_at for job in state.jobs.get(app, ())}
+            declared = tuple(replace(job, declared_at=since.get(job.name, at)) for job in jobs)
+            return replace(state, jobs=_with_jobs(state, {app: declared})), [cause.JobsChanged(app)]
         case Vacated(app, _):
             return state, [cause.AppVacated(app)]
         case Deregistered(app):
@@ -116,7 +123,7 @@ def forget(state: State, causes: Mapping[str, Ending], at: float, final: bool) -
     `causes`: the reason for each. `final`: they stay unregistered even if YARN lists them again.
     """
     gone = {
-        app: Dismissed(state.registered[app], state.yarn_apps.get(app), why, at, final)
+        app: Dismissed(state.registered[app], state.yarn_apps.get(app), why, at, final, state.jobs.get(app, ()))
         for app, why in causes.items()
         if app in state.registered
     }
@@ -125,7 +132,12 @@ def forget(state: State, causes: Mapping[str, Ending], at: float, final: bool) -
         registered={app: kept for app, kept in state.registered.items() if app not in gone},
         yarn_apps={app: kept for app, kept in state.yarn_apps.items() if app not in gone},
         dismissed=_recent({**state.dismissed, **gone}, at),
+        jobs=_with_jobs(state, dict.fromkeys(gone, ())),
     )
+
+
+def _with_jobs(state: State, changed: Mapping[str, tuple[Job, ...]]) -> dict[str, tuple[Job, ...]]:
+    return {app: jobs for app, jobs in {**state.jobs, **changed}.items() if jobs}
 
 
 def _recent(dismissed: dict[str, Dismissed], at: float) -> dict[str, Dismissed]:
@@ -193,7 +205,8 @@ def _return(state: State, present: tuple[YarnApp, ...]) -> State:
     if not ran:
         return state
     dismissed = {app: kept for app, kept in state.dismissed.items() if app not in ran}
-    return replace(state, registered=registered, yarn_apps={**state.yarn_apps, **ran}, dismissed=dismissed)
+    jobs = _with_jobs(state, {app: state.dismissed[app].jobs for app in ran})
+    return replace(state, registered=registered, yarn_apps={**state.yarn_apps, **ran}, dismissed=dismissed, jobs=jobs)
 
 
 def _may_register(pools: tuple[Pool, ...], registered: dict[str, Registration], new: Registration | Registered) -> bool:

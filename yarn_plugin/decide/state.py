@@ -10,7 +10,7 @@ from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.causes import Ending
 from yarn_plugin.model.cluster import Capabilities, ClusterView
 from yarn_plugin.model.journaled import Tagged
-from yarn_plugin.model.share import Pool, Registration
+from yarn_plugin.model.share import Job, Pool, Registration
 from yarn_plugin.model.topology import Topology, TopologyDescription
 
 
@@ -74,7 +74,7 @@ class Dismissed:
     """A registration that ended at `at`. `yarn_app`: its YARN id, if it was ever submitted.
 
     `final`: ended by the application or the configuration. Otherwise YARN did not list it, and it is restored if YARN
-    lists it again.
+    lists it again, with its `jobs`.
     """
 
     registration: Registration
@@ -82,6 +82,7 @@ class Dismissed:
     cause: Ending
     at: float
     final: bool
+    jobs: tuple[Job, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class State:
     start, or since the ResourceManager was lost. `dismissed`: the registrations that ended recently. `epoch`: part of
     every new id, unless it is 0. `reconcile`: seconds between comparisons of the weights. `topology`: the configured
     description of the cluster. `cells`: the topology built from it and YARN's nodes, if a controller reads that.
+    `jobs`: those that a registered application has declared, by the arbiter's id; not in it where there are none.
     `listed`: in pools that lease nodes, the number of containers of each application when they were last listed.
     """
 
@@ -113,6 +115,7 @@ class State:
     topology: TopologyDescription = field(default_factory=TopologyDescription)
     cells: Topology | None = None
     listed: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, tuple[Job, ...]] = field(default_factory=dict)
 
     @property
     def members(self) -> Mapping[str, Member]:

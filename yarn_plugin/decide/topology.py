@@ -12,10 +12,16 @@ from fnmatch import fnmatchcase
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import Resources, total_of
-from yarn_plugin.model.topology import Cell, CellDescription, NodeDescription, Topology, TopologyDescription
+from yarn_plugin.model.topology import (
+    NODE,
+    RACK,
+    Cell,
+    CellDescription,
+    NodeDescription,
+    Topology,
+    TopologyDescription,
+)
 
-NODE = "node"
-RACK = "rack"
 _UNDESCRIBED = NodeDescription(())
 
 

@@ -1,12 +1,18 @@
 """The arbiter's configuration file (TOML)."""
 
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
+from yarn_plugin.api import wire
+from yarn_plugin.api.jobs import TENANT
+from yarn_plugin.cells.file import read_cells
+from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.arbiter import BUILT_IN
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
@@ -29,20 +35,56 @@ def _named(name: str, known: Collection[str]) -> str:
     return name
 
 
-def _parameters(kind: Kind, registry: Registry, given: object) -> object:
-    """The parameters of a controller, checked so that the journal can store them."""
+def _tagged(owner: str, kind: Kind | AllocatorKind, registry: Registry, given: object) -> dict[str, Any]:
+    """The parameters of a kind as the journal has them."""
     tag = next((tag for tag, one in registry.tags().items() if one is kind.parameters), None)
     if tag is None:
-        raise ValueError(
-            f"controller {kind.name!r} declares no journal tag for its parameters; report this to its author"
-        )
+        raise ValueError(f"{owner} declares no journal tag for its parameters; report this to its author")
     if not isinstance(given, dict):
-        raise ValueError(f"must be a table with the parameters of controller {kind.name!r}")
+        raise ValueError(f"must be a table with the parameters of {owner}")
     if "type" in given:
-        raise ValueError(f"type: controller {kind.name!r} has no such parameter; remove it")
+        raise ValueError(f"type: {owner} has no such parameter; remove it")
+    return {**given, "type": tag}
+
+
+_FILES = {"cells": read_cells}
+"""Settings of allocators that may name a file instead, relative to the configuration file's folder."""
+
+
+def _from_file(field: str, name: str, folder: Path) -> dict[str, Any]:
+    return asdict(_FILES[field](f"{field} = {name!r}", folder / name))
+
+
+def _with_allocator(registry: Registry, given: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The parameters of a ledger, with those of its allocator: `allocator` says whose `settings` are."""
+    name = given.get("allocator")
+    if not isinstance(name, str) or name not in registry.allocators:
+        raise ValueError(f"allocator: {one_of(registry.allocators)}, not {name!r}")
+    kind, owner = registry.allocators[name], f"allocator {name!r}"
+    settings = given.get("settings")
+    if kind.parameters is None:
+        if settings:
+            raise ValueError(f"settings: {owner} has no parameters; remove them")
+        return given
+    if isinstance(settings, dict):
+        settings = {
+            field: _from_file(field, value, folder) if field in _FILES and isinstance(value, str) else value
+            for field, value in settings.items()
+        }
+    try:
+        return {**given, "settings": _tagged(owner, kind, registry, {} if settings is None else settings)}
+    except ValueError as problem:
+        raise ValueError(f"settings: {problem}") from None
+
+
+def _parameters(kind: Kind, registry: Registry, given: object, folder: Path) -> object:
+    """The parameters of a controller, checked so that the journal can store them."""
+    tagged = _tagged(f"controller {kind.name!r}", kind, registry, given)
+    if kind.parameters is LedgerSettings:
+        tagged = _with_allocator(registry, tagged, folder)
     codec = Codec(registry.tags(), unknown_fields="forbid")
     try:
-        parameters = codec.read({**given, "type": tag})
+        parameters = codec.read(tagged)
     except UnknownRecordError as problem:
         raise ValueError(f"{problem.field}: {problem.problem}" if problem.field else problem.problem) from None
     except BadInputError as problem:
@@ -100,7 +142,8 @@ class PoolSection(Section):
             return None
         if kind.parameters is None:
             raise ValueError(f"controller {kind.name!r} has no parameters; remove them")
-        return _parameters(kind, registry, {} if parameters is None else parameters)
+        folder = (info.context or {}).get("folder", Path())
+        return _parameters(kind, registry, {} if parameters is None else parameters, folder)
 
     def pool(self) -> Pool:
         """The pool as a value of the model."""
@@ -178,7 +221,8 @@ class ArbiterConfig(Section):
     """The whole file.
 
     `watchdog_s`: the process exits after so many seconds without progress. `users`: for each user of the arbiter, the
-    YARN users that submit its applications; by default, the same name.
+    YARN users that submit its applications; by default, the same name. `tenants`: for each tenant, the users whose jobs
+    may name it; every user may name their own name.
     """
 
     RENAMED: ClassVar = {"watch": "poll"}
@@ -188,6 +232,7 @@ class ArbiterConfig(Section):
     limits: LimitsSection = LimitsSection()
     topology: TopologySection = TopologySection()
     users: dict[str, list[str]] = Field(default_factory=dict)
+    tenants: dict[Annotated[str, matching(TENANT, wire.USER_NAME)], list[str]] = Field(default_factory=dict)
     watchdog_s: Annotated[float, Field(ge=1, le=3600)] = 30.0
 
     @field_validator("pools")
@@ -202,9 +247,10 @@ class ArbiterConfig(Section):
     @field_validator("pools")
     @classmethod
     def _side_by_side(cls, pools: list[PoolSection], info: ValidationInfo) -> list[PoolSection]:
-        for name, kind in _registry(info).kinds.items():
+        kinds = _registry(info).kinds
+        for check in dict.fromkeys(kind.check_pools for kind in kinds.values()):
             try:
-                kind.check_pools([pool.pool() for pool in pools if pool.controller == name])
+                check([pool.pool() for pool in pools if kinds[pool.controller].check_pools == check])
             except BadInputError as problem:
                 raise ValueError(str(problem)) from None
         return pools

@@ -14,7 +14,9 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from yarn_plugin.api.declaration import Tenants
 from yarn_plugin.api.refusals import Limits
+from yarn_plugin.api.registration import Users
 from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Tokens
@@ -134,7 +136,8 @@ def http_server(
     refusals: Refusals,
     connections: Connections,
     diagnostics: Diagnostics,
-    users: dict[str, list[str]],
+    users: Users,
+    tenants: Tenants,
     registry: Registry,
 ) -> uvicorn.Server:
     """The HTTP service of a daemon."""
@@ -147,6 +150,7 @@ def http_server(
         limits=limits,
         refusals=refusals,
         users=users,
+        tenants=tenants,
         connections=lambda: connections.open,
         ended=Stopped,
         registry=registry,

@@ -1,4 +1,4 @@
-"""The installed controllers and policies, and the tags of their types in a journal."""
+"""The installed controllers, policies and allocators, and the tags of their types in a journal."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from yarn_plugin.decide import commands, events
+from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools import commands as pool_commands
 from yarn_plugin.decide.pools import inputs
@@ -15,9 +16,9 @@ from yarn_plugin.errors import ReportedError, describe
 from yarn_plugin.journal.codec import Codec
 
 CONTROLLERS, POLICIES = "yarn_plugin.controllers", "yarn_plugin.share_policies"
-LEASE_POLICIES = "yarn_plugin.lease_policies"
-"""Groups of entry points: each names a `Kind` of controller, a module with a share policy's `decide`, or one with a
-lease policy's `allocate`."""
+LEASE_POLICIES, ALLOCATORS = "yarn_plugin.lease_policies", "yarn_plugin.allocators"
+"""Groups of entry points: each names a `Kind` of controller, a module with a share policy's `decide`, one with a lease
+policy's `allocate`, or an `AllocatorKind`."""
 
 INSTALLED = "yarn_plugin.drive.registry:installed"
 """Where a worker process finds the installed controllers."""
@@ -63,7 +64,13 @@ def installed() -> Registry:
         if not callable(getattr(policy, "allocate", None)):
             raise PluginError(_entry(point), f"{point.value} must have a function `allocate`")
         _add(lease_policies, point.name, policy, point)
-    found = Registry(kinds, policies, lease_policies=lease_policies)
+    allocators = dict(BUILT_IN.allocators)
+    for point in entry_points(group=ALLOCATORS):
+        allocator = _load(point)
+        if not isinstance(allocator, AllocatorKind):
+            raise PluginError(_entry(point), f"{point.value} must be a {AllocatorKind.__module__}.AllocatorKind")
+        _add(allocators, allocator.name, allocator, point)
+    found = Registry(kinds, policies, lease_policies=lease_policies, allocators=allocators)
     _check_types(found, journal_tags(found))
     return found
 
@@ -82,39 +89,45 @@ def journal_tags(registry: Registry) -> dict[str, type]:
                 raise PluginError(owner, f"its journal tag {tag!r} is already used for another type")
             if names.setdefault(one, tag) != tag:
                 raise PluginError(owner, f"its type {one.__name__} has two journal tags, {names[one]!r} and {tag!r}")
-    for kind in registry.kinds.values():
+    for kind in _kinds(registry):
         if kind.parameters is not None and kind.parameters not in names:
             raise PluginError(
-                _controller(kind), f"the type of its parameters, {kind.parameters.__name__}, has no journal tag"
+                _owner(kind), f"the type of its parameters, {kind.parameters.__name__}, has no journal tag"
             )
-        for tag in sorted({*kind.messages, *kind.solvers, *kind.policy_solvers} - tags.keys()):
-            raise PluginError(_controller(kind), f"it uses the journal tag {tag!r}, but declares no type for it")
+        by_policy = kind.policy_solvers if isinstance(kind, Kind) else {}
+        for tag in sorted({*kind.messages, *kind.solvers, *by_policy} - tags.keys()):
+            raise PluginError(_owner(kind), f"it uses the journal tag {tag!r}, but declares no type for it")
     return tags
 
 
+def _kinds(registry: Registry) -> Iterator[Kind | AllocatorKind]:
+    yield from registry.kinds.values()
+    yield from registry.allocators.values()
+
+
 def _declared(registry: Registry) -> Iterator[tuple[str, Mapping[str, type]]]:
-    for kind in registry.kinds.values():
-        yield _controller(kind), kind.tags
+    for kind in _kinds(registry):
+        yield _owner(kind), kind.tags
     for name, policy in registry.policies.items():
         yield f"policy {name!r}", getattr(policy, "TAGS", {})
 
 
 def _check_types(registry: Registry, tags: Mapping[str, type]) -> None:
     """Reject types that cannot be journaled or sent."""
-    for kind in registry.kinds.values():
+    for kind in _kinds(registry):
         for tag in sorted(kind.messages):
             if not is_dataclass(tags[tag]):
                 raise PluginError(
-                    _controller(kind), f"the type of its message {tag!r}, {tags[tag].__name__}, must be a dataclass"
+                    _owner(kind), f"the type of its message {tag!r}, {tags[tag].__name__}, must be a dataclass"
                 )
         try:
             Codec(kind.tags)
         except Exception as problem:  # noqa: BLE001 - pydantic raises many exceptions for unknown types
-            raise PluginError(_controller(kind), f"its types cannot be journaled: {describe(problem)}") from None
+            raise PluginError(_owner(kind), f"its types cannot be journaled: {describe(problem)}") from None
 
 
-def _controller(kind: Kind) -> str:
-    return f"controller {kind.name!r}"
+def _owner(kind: Kind | AllocatorKind) -> str:
+    return f"{'controller' if isinstance(kind, Kind) else 'allocator'} {kind.name!r}"
 
 
 def _entry(point: EntryPoint) -> str:

@@ -106,7 +106,10 @@ def serve(
             refusals = Refusals()
             connections = Connections(limits.max_connections, refusals)
             asking = Diagnostics(managers)
-            server = http_server(daemon, tokens, listen, limits, refusals, connections, asking, config.users, registry)
+            users, tenants = config.users, config.tenants
+            server = http_server(
+                daemon, tokens, listen, limits, refusals, connections, asking, users, tenants, registry
+            )
             write_address(state_dir, listen.url)
             ready(listen.url, tokens.admin_file)
             log.info("listening on %s; recovered from %s", listen.url, count(daemon.resumed, "journaled event"))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from yarn_plugin.api.job_translation import job_of
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import (
     Admit,
@@ -13,7 +14,7 @@ from yarn_plugin.decide.commands import (
     TellShare,
     WriteWeights,
 )
-from yarn_plugin.decide.events import AppSaid, Configured, Registered, Solved
+from yarn_plugin.decide.events import AppSaid, Configured, JobsDeclared, Registered, Solved
 from yarn_plugin.decide.events import Vacated as VacatedEvent
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.drive.simulated_manager import SimulatedManager
@@ -165,6 +166,8 @@ class Simulation:
                 if isinstance(command, Admit):
                     run.id, queue = command.registration.id, command.registration.queue
                     self._by_id[run.id] = run
+            if run.id is not None and given.jobs:
+                self._arbiter.take(JobsDeclared(run.id, tuple(job_of(job, given.user) for job in given.jobs)), at)
         self._agenda.put(at + self._cluster.timing.submit_s, lambda now: self._submit(now, run, queue))
 
     def _demand(self, run: _Run) -> Demand | None:

@@ -10,9 +10,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from yarn_plugin.decide.topology import NODE, RACK, is_pattern
+from yarn_plugin.decide.topology import is_pattern
 from yarn_plugin.model.resources import GPU, Resources, total_of
-from yarn_plugin.model.topology import CellDescription, NodeDescription, TopologyDescription
+from yarn_plugin.model.topology import NODE, RACK, CellDescription, NodeDescription, TopologyDescription
 from yarn_plugin.quantities import count
 from yarn_plugin.toml_files import Section, matching, read_toml, validate
 from yarn_plugin.validation import one_of

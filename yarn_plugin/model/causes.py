@@ -47,6 +47,14 @@ class AppRevised:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsChanged:
+    """An application declared other jobs than before."""
+
+    app: str
+    kind: Literal["jobs-changed"] = "jobs-changed"
+
+
+@dataclass(frozen=True, slots=True)
 class AppVacated:
     """An application confirmed that it is within its share."""
 
@@ -199,6 +207,7 @@ Happening = (
     | AppMatched
     | AppQuiet
     | AppRevised
+    | JobsChanged
     | AppVacated
     | NodeLost
     | NodeJoined
@@ -383,6 +392,24 @@ class BidSetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class Evicted:
+    """A lease is revoked for a gang of `app` (its `job`) in this virtual cluster, with this priority there."""
+
+    app: str
+    job: str
+    virtual_cluster: str
+    priority: int
+    kind: Literal["evicted"] = "evicted"
+
+
+@dataclass(frozen=True, slots=True)
+class CellsReconfigured:
+    """A lease is revoked since the cells are no longer part of the configuration of virtual clusters."""
+
+    kind: Literal["cells-reconfigured"] = "cells-reconfigured"
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseRound:
     """A round in which GPUs were leased (Themis, thesis section 3.4.2.2).
 
@@ -494,6 +521,37 @@ class PoolSuperseded:
     kind: Literal["pool-superseded"] = "pool-superseded"
 
 
+@dataclass(frozen=True, slots=True)
+class LeasePlaced:
+    """An allocator leased cells to an application, and says why, if it does. `waited_s`: until they were vacated."""
+
+    note: str = ""
+    waited_s: float = 0.0
+    kind: Literal["lease-placed"] = "lease-placed"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDropped:
+    """An allocator took a lease back, and says why."""
+
+    note: str
+    kind: Literal["lease-dropped"] = "lease-dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReplaced:
+    """Another lease of the same application took the place of a lease."""
+
+    kind: Literal["lease-replaced"] = "lease-replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLapsed:
+    """A lease reached its end, and its allocator did not keep it."""
+
+    kind: Literal["lease-lapsed"] = "lease-lapsed"
+
+
 LeaseCause = (
     LeaseRound
     | LeaseWon
@@ -505,6 +563,12 @@ LeaseCause = (
     | TooManyApps
     | BidSetAside
     | PoolSuperseded
+    | Evicted
+    | CellsReconfigured
+    | LeasePlaced
+    | LeaseDropped
+    | LeaseReplaced
+    | LeaseLapsed
 )
 """Why a lease was granted, revoked or ended."""
 

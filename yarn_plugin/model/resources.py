@@ -6,6 +6,8 @@ from dataclasses import dataclass
 MEMORY = "memory-mb"
 VCORES = "vcores"
 GPU = "yarn.io/gpu"
+GPU_MILLI, GPU_MEMORY = "gpu-milli", "gpu-memory-mb"
+"""Of a GPU that several share: thousandths of its computing, and its memory in MiB. YARN knows neither."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,14 +49,70 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The maximum that an application can use: one of the alternatives ("2 GPUs or 8 cores"), best first."""
+    """The maximum that an application or a job can use: one of the alternatives ("1 GPU or 8 cores"), best first."""
 
     alternatives: tuple[Resources, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Pods:
+    """So many pods of a gang, each with `cells_each` leaf cells (GPUs)."""
+
+    number: int
+    cells_each: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Pods, of one or several sizes, that are placed together or not at all."""
+
+    pods: tuple[Pods, ...]
+
+    @property
+    def cells(self) -> int:
+        """The leaf cells of all pods."""
+        return sum(pods.number * pods.cells_each for pods in self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPart:
+    """What a pod needs of a GPU that it may share, as fractions of that GPU.
+
+    `memory`: what it needs at all times; `peak_memory`: at times, with `peak_probability`, and independently of others.
+    Source: OJPP section 3.2, where the peak is the base plus the opportunistic memory.
+    """
+
+    computing: float
+    memory: float
+    peak_memory: float
+    peak_probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of an application, as it was declared; `Claim` says what its fields mean. `name`: unique in the
+    application. `declared_at`: when this name was first declared."""
+
+    name: str
+    tenant: str
+    virtual_cluster: str = ""
+    demand: Demand | None = None
+    speeds: tuple[float | None, ...] = ()
+    priority: int = 0
+    gang: Gang | None = None
+    leaf_type: str = ""
+    pinned: str | None = None
+    suggested: tuple[str, ...] = ()
+    ignore_suggested: bool = True
+    lazy_preemption: bool = False
+    sharing: GpuPart | None = None
+    declared_at: float = 0.0
+    work: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Registration:
-    """A registered application. `demand` None: unlimited.
+    """A registered application. `demand` None: unlimited; of jobs that it declared, each has its own or this one.
 
     `yarn_users`: the YARN users whose application in `queue` is taken for this one; None: any user.
     """
@@ -75,24 +131,25 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
-    """Pods that must be placed together, each with `cells_each` cells."""
-
-    pods: int
-    cells_each: int
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
     """A claim to a part of a pool, by an application or one of its jobs (key: `app` and `job`).
 
-    `demand` None: unlimited; share policies read its first alternative only. `used`: current use of the pool's
-    resources; `held`: of all resources. `tenant`: its user, whose share it is part of; who that is says
-    `decide.membership`. `priority`: larger is sooner. `pinned`: the cell that it must be placed in; `suggested`:
-    preferred nodes. `profile`: its declared speed. `grace`: seconds that it needs to vacate. `together`: the
-    applications, with their grace periods, that count as this one claim; empty for a single application. `yarn_app`:
-    its YARN id. `queue`: its leaf queue directly below the pool's, or None. `is_submitted`: YARN knows it and has not
-    started its application master.
+    What it asks for. `demand` None: unlimited; share policies read its first alternative only. `speeds`: its work
+    per second with each alternative, None where that is not known, empty where none is; in a unit of its own, such
+    as iterations. `work`: how much there is to do, in that unit; None: not known. `tenant`: whose share it is part
+    of; who that is says `decide.membership`. `virtual_cluster`: a path that begins with the tenant; empty: the
+    tenant's own. `priority`: 0 to 1000 in its virtual cluster, larger is sooner; -1: opportunistic. `leaf_type`:
+    the model of its GPUs, empty for any. `pinned`: the cell that it must be placed in. `suggested`: preferred
+    nodes; others may be used only if `ignore_suggested`. `lazy_preemption`: where a higher priority takes its place
+    in its virtual cluster, it goes on as opportunistic work. `sharing`: the part of a GPU that each pod needs;
+    None: whole GPUs. `profile`: its declared speed. `declared_at`: when its job was declared; None for an
+    application without jobs.
+
+    What is known of its application; the same in the claims of all its jobs. `used`: current use of the pool's
+    resources; `held`: of all resources. `arrived_at`: when it registered. `grace`: seconds that it needs to vacate.
+    `together`: the applications, with their grace periods, that count as this one claim; empty for a single
+    application. `yarn_app`: its YARN id. `queue`: its leaf queue directly below the pool's, or None. `is_submitted`:
+    YARN knows it and has not started its application master.
     """
 
     app: str
@@ -113,6 +170,14 @@ class Claim:
     queue: str | None = None
     held: Resources = field(default_factory=Resources)
     is_submitted: bool = False
+    speeds: tuple[float | None, ...] = ()
+    virtual_cluster: str = ""
+    leaf_type: str = ""
+    ignore_suggested: bool = True
+    lazy_preemption: bool = False
+    sharing: GpuPart | None = None
+    declared_at: float | None = None
+    work: float | None = None
 
     @property
     def is_registered(self) -> bool:

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from yarn_plugin.model.resources import Resources, total_of
 
+NODE, RACK = "node", "rack"
+"""The levels that every topology has, or may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:

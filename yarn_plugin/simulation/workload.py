@@ -7,8 +7,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from yarn_plugin.api.jobs import Job, JobList, check_together
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.simulation.application import Application, ApplicationKind, Container
 from yarn_plugin.simulation.cluster import Duration
@@ -21,7 +22,8 @@ class CommonFields(Section):
     """The fields of every application; other fields belong to its kind.
 
     `seed`: applications with the same seed draw the same random values, for comparison; by default each has its own.
-    `registers`: with the arbiter; otherwise the application is only submitted, to a queue of its own.
+    `registers`: with the arbiter; otherwise the application is only submitted, to a queue of its own. `jobs`: what
+    it declares once it has registered.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
@@ -35,12 +37,20 @@ class CommonFields(Section):
     weight: float = Field(default=1.0, gt=0, le=1000)
     grace_s: float | None = Field(default=None, ge=0, le=3600)
     registers: bool = True
+    jobs: JobList = Field(default=[])
     seed: int | None = None
     memory_mb: int = Field(default=4096, ge=1, le=1_000_000_000)
     vcores: int = Field(default=1, ge=1, le=100_000)
     gpus: int = Field(default=0, ge=0, le=1000)
     master_memory_mb: int = Field(default=1024, ge=1, le=1_000_000_000)
     master_vcores: int = Field(default=1, ge=1, le=100_000)
+
+    @field_validator("jobs")
+    @classmethod
+    def _of_one_tenant(cls, jobs: list[Job], info: ValidationInfo) -> list[Job]:
+        if jobs and not info.data.get("registers", True):
+            raise ValueError("must be left out where registers is false: only registered applications declare jobs")
+        return check_together(jobs, info.data.get("user"))
 
     def container(self) -> Container:
         """The size of the application's containers."""

@@ -1,11 +1,12 @@
-"""Routes of applications: list, register, revise, deregister, and what an application reports."""
+"""Routes of applications: list, register, revise, deregister, declare jobs, and what an application reports."""
 
 from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 
-from yarn_plugin.api import registration, translate, wire
+from yarn_plugin.api import declaration, job_translation, registration, translate, wire
 from yarn_plugin.api.access import Allowed, AppId
 from yarn_plugin.api.backend import Backend, Shared
+from yarn_plugin.api.jobs import DeclaredJobs, Jobs
 from yarn_plugin.api.refusals import Refused
 from yarn_plugin.api.strict_route import StrictRoute
 from yarn_plugin.api.tokens import ADMIN, Principal
@@ -73,6 +74,28 @@ async def deregister(app: AppId, access: Allowed, backend: Shared) -> None:
     """Deregister an application."""
     known = access.find_registration(backend.arbiter.state, app)
     await backend.decide(events.Deregistered(known.id), known.user)
+
+
+@router.get("/{app}/jobs")
+async def jobs(app: AppId, access: Allowed, backend: Shared) -> DeclaredJobs:
+    """The jobs that the application has declared."""
+    state = backend.arbiter.state
+    return job_translation.declared_jobs(state, access.find_registration(state, app).id, backend.arbiter.wall_offset())
+
+
+@router.put("/{app}/jobs")
+async def declare(app: AppId, request: Jobs, access: Allowed, backend: Shared) -> DeclaredJobs:
+    """Declare all jobs of the application: new ones begin to claim, known ones change, those left out end.
+
+    Idempotent. With an empty list the application claims as a whole again.
+    """
+    state = backend.arbiter.state
+    known = access.find_registration(state, app)
+    event = declaration.check(known, request, None if access.is_admin else backend.tenants)
+    if not declaration.is_declared(state, event):
+        await backend.decide(event, known.user)
+    state = backend.arbiter.state
+    return job_translation.declared_jobs(state, access.find_registration(state, app).id, backend.arbiter.wall_offset())
 
 
 @router.post("/{app}/vacated", status_code=204)

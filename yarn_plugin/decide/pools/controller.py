@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Protocol
 
+from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.policies.lease import LeasePolicy
 from yarn_plugin.decide.pools.commands import Command
 from yarn_plugin.decide.pools.inputs import Input
@@ -67,11 +68,12 @@ class Kind:
 
     `parameters`: the type of its own settings, a frozen dataclass, or None. `tags`: a permanent name for each type that
     it journals or sends (parameters, state, report, messages, problems, results); that of a state ends in its version,
-    such as `auction/1`. `messages`: the tags of messages that it accepts from applications. `solvers`: a pure function
-    for each problem, by the problem's tag; it may run long. `policy_solvers`: the same, for problems that policies of
-    the registry solve. `check`: raises BadInputError for a message that is wrong in this state, so that its sender is
-    told; the controller is given the message all the same, and must expect it. `check_pools`: raises BadInputError
-    if the pools of this kind may not be beside each other on one cluster.
+    such as `auction/1`. `messages`: the tags of messages that it accepts from applications; `messages_of`: further
+    ones, of a pool. `solvers`: a pure function for each problem, by the problem's tag; it may run long.
+    `policy_solvers`: the same, for problems that policies of the registry solve. `check`: raises BadInputError for a
+    message that is wrong in this state, so that its sender is told; the controller is given the message all the same,
+    and must expect it. `check_pools`: raises BadInputError if the pools of this kind, and of others with the same
+    check, may not be beside each other on one cluster.
     """
 
     name: str
@@ -83,11 +85,12 @@ class Kind:
     policy_solvers: Mapping[str, Callable[["Registry", Any], object]] = field(default_factory=dict)
     check: Callable[[Any, str, object], None] = lambda state, app, message: None
     check_pools: Callable[[Sequence[Pool]], None] = lambda pools: None
+    messages_of: Callable[[Pool, "Registry"], frozenset[str]] = lambda pool, registry: frozenset()
 
 
 @dataclass(frozen=True)
 class Registry:
-    """The available kinds of controllers, share policies and lease policies, by name; read once at start.
+    """The available kinds of controllers, share policies, lease policies and allocators, by name; read once at start.
 
     `check`: raises ValueError if a command cannot be journaled; set by users of a journal.
     """
@@ -96,6 +99,7 @@ class Registry:
     policies: Mapping[str, Any]
     check: Callable[[object], object] = lambda value: None
     lease_policies: Mapping[str, LeasePolicy] = field(default_factory=dict)
+    allocators: Mapping[str, AllocatorKind] = field(default_factory=dict)
 
     def controller(self, pool: Pool) -> Controller:
         """The controller of a pool.
@@ -139,6 +143,25 @@ class Registry:
             raise BadInputError("policy", name, f"not installed; {one_of(self.lease_policies)}")
         return self.lease_policies[name]
 
+    def allocator(self, name: str) -> AllocatorKind:
+        """The kind of allocator with this name.
+
+        Raises:
+            BadInputError: there is none.
+        """
+        if name not in self.allocators:
+            raise BadInputError("allocator", name, f"not installed; {one_of(self.allocators)}")
+        return self.allocators[name]
+
+    def messages(self, pool: Pool) -> frozenset[str]:
+        """The tags of the messages that a pool accepts from applications.
+
+        Raises:
+            BadInputError: its kind of controller is not installed.
+        """
+        kind = self.kind(pool.controller)
+        return kind.messages | kind.messages_of(pool, self)
+
     def check_state(self, controller: str, state: object) -> None:
         """Check that a state's type is declared by a kind.
 
@@ -155,12 +178,14 @@ class Registry:
         return frozenset(self.tags().values())
 
     def tags(self) -> dict[str, type]:
-        """The tags of all kinds."""
-        return {tag: one for kind in self.kinds.values() for tag, one in kind.tags.items()}
+        """The tags of all kinds of controllers and allocators."""
+        kinds: list[Kind | AllocatorKind] = [*self.kinds.values(), *self.allocators.values()]
+        return {tag: one for kind in kinds for tag, one in kind.tags.items()}
 
     def solvers(self) -> dict[str, Callable[[Any], object]]:
         """The solvers of all kinds, by the tags of their problems."""
-        plain = {tag: one for kind in self.kinds.values() for tag, one in kind.solvers.items()}
+        kinds: list[Kind | AllocatorKind] = [*self.kinds.values(), *self.allocators.values()]
+        plain = {tag: one for kind in kinds for tag, one in kind.solvers.items()}
         by_policy = {
             tag: partial(one, self) for kind in self.kinds.values() for tag, one in kind.policy_solvers.items()
         }

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from yarn_plugin.decide.commands import ListContainers, SignalContainers, TellShare
 from yarn_plugin.decide.events import ContainersListed, Vacated
+from yarn_plugin.decide.jobs import by_application
 from yarn_plugin.decide.policies import Decision, SharePolicy, Snapshot
 from yarn_plugin.decide.pools.commands import Command, SetTimer, WantWeights
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -94,6 +95,7 @@ class ShareController:
 
     def advance(self, state: ShareState, view: View, at: float, what: Input) -> tuple[ShareState, tuple[Command, ...]]:
         """Divide again, notify of changed shares, preempt what stays over its share, and set the weights."""
+        view = replace(view, claims=by_application(view.claims, self._pool.resources))
         if isinstance(what, FromApp) and isinstance(what.message, Vacated):
             state = _confirm(state, what.message, at)
         if isinstance(what, FromApp) and isinstance(what.message, CompletionEstimate):

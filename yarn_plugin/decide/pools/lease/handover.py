@@ -1,9 +1,10 @@
 """Hand-overs: GPUs become free when their holder has vacated them, is gone, or has lost their node.
 
 What runs where is known from container lists. They have numbers of GPUs, not which ones, and are a little older than
-what runs: they tell that GPUs were vacated if all that the holder leases on the machine was in use, or if it says so.
-Otherwise, and without any listed container (it is not in YARN, or YARN does not answer), it is taken to have vacated at
-the end of its grace period.
+what runs: where the holder goes on with other GPUs of the machine, one of those may have become idle. So revoked GPUs
+are vacated when their holder says which ones are and as many fewer are listed; or, if all that it leases on the machine
+was in use, when nothing is listed there any more. Otherwise, and without any listed container (it is not in YARN, or
+YARN does not answer), it is taken to have vacated at the end of its grace period.
 """
 
 from dataclasses import replace
@@ -86,11 +87,17 @@ def end_vacated(turn: Turn) -> None:
                     held = replace(held, lists_tell=used is not None and used.get(machine, 0) >= leased)
                     turn.set_lease(held)
                 is_over = held.by is not None and held.by <= turn.at
-                is_unlisted = used is not None and used.get(machine, 0) <= leased - len(gpus)
-                if (is_unlisted and held.lists_tell) or (is_over and (is_unlisted or used is None)):
+                listed = None if used is None else used.get(machine, 0)
+                vacated = [gpu for gpu in gpus if gpu in held.released]
+                if listed is None or listed > leased - len(vacated):
+                    vacated = []
+                is_unlisted = listed is None or listed <= leased - len(gpus)
+                if (listed == 0 and held.lists_tell) or (is_over and is_unlisted):
+                    vacated = gpus
+                if vacated:
                     after = round(turn.at - (held.revoked_at or turn.at), 6)
-                    leases.end(turn, held.lease.id, gpus, LeaseVacated(after))
-                    turn.freed(gpus, RELEASED)
+                    leases.end(turn, held.lease.id, vacated, LeaseVacated(after))
+                    turn.freed(vacated, RELEASED)
     leases.start_vacated(turn)
 
 
@@ -114,7 +121,9 @@ def release(turn: Turn, app: str, what: Release) -> None:
             # Its containers are still listed: their end decides, not its word alone.
             if not set(here) <= set(held.leaving):
                 leases.revoke(turn, what.lease, here, LeaseReleased(app))
-            turn.set_lease(replace(turn.state.leases[what.lease], lists_tell=True))
+            held = turn.state.leases[what.lease]
+            released = tuple(gpu for gpu in held.leaving if gpu in here or gpu in held.released)
+            turn.set_lease(replace(held, released=released))
         else:
             leases.end(turn, what.lease, here, LeaseReleased(app))
             # A leftover that its winner cannot use would be dealt again and again.

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
-from yarn_plugin.decide.topology import NODE, RACK
 from yarn_plugin.model.gpus import GpuPlace, Gpus, Machine, Slot
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES
 from yarn_plugin.model.share import Lease
-from yarn_plugin.model.topology import Cell, Topology
+from yarn_plugin.model.topology import NODE, RACK, Cell, Topology
 
 BySlot = Mapping[str, tuple[str, ...]]
 """GPUs by slot, in their order; slots without any are missing."""

@@ -78,7 +78,8 @@ def end(turn: Turn, lease: str, gpus: Collection[str], cause: Cause) -> None:
     if not leaving and held.revoke is not None:
         turn.close(held.revoke)
     if rest:
-        kept = replace(held, lease=replace(held.lease, holdings=rest), leaving=leaving)
+        released = tuple(gpu for gpu in held.released if gpu not in gpus)
+        kept = replace(held, lease=replace(held.lease, holdings=rest), leaving=leaving, released=released)
         turn.set_lease(kept if leaving else replace(kept, by=None, revoked_at=None, revoke=None))
     else:
         turn.remove_lease(held)

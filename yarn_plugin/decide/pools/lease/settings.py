@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import combinations
 from typing import Literal
 
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
 from yarn_plugin.decide.topology import is_pattern
 from yarn_plugin.errors import BadInputError
@@ -115,14 +116,6 @@ class LeaseSettings:
             return False
         return not self.nodes or any(fnmatchcase(host, pattern) for pattern in self.nodes)
 
-    def may_overlap(self, other: "LeaseSettings") -> bool:
-        """Whether there may be a node that is in this pool and in another one."""
-        if self.partition and other.partition and self.partition != other.partition:
-            return False
-        if not (self.nodes and other.nodes):
-            return True
-        return any(_may_overlap(one, another) for one in self.nodes for another in other.nodes)
-
 
 def check_disjoint(pools: Sequence[Pool]) -> None:
     """Check that no GPU may be leased by two of these pools.
@@ -132,15 +125,24 @@ def check_disjoint(pools: Sequence[Pool]) -> None:
     """
     for first, second in combinations(pools, 2):
         one, other = (pool.parameters or LeaseSettings() for pool in (first, second))
-        assert isinstance(one, LeaseSettings)
-        assert isinstance(other, LeaseSettings)
-        if one.may_overlap(other):
+        assert isinstance(one, LeaseSettings | LedgerSettings)
+        assert isinstance(other, LeaseSettings | LedgerSettings)
+        if _may_share(one, other):
             expected = (
                 f"pool {first.name} would lease the same GPUs; give each of them a partition (node label) of its own, "
                 "or nodes (hosts or patterns) that no other one has"
             )
             field, value = ("nodes", list(other.nodes)) if one.nodes and other.nodes else ("partition", other.partition)
             raise BadInputError(f"pool {second.name}: parameters.{field}", value, expected)
+
+
+def _may_share(one: LeaseSettings | LedgerSettings, other: LeaseSettings | LedgerSettings) -> bool:
+    """Whether there may be a node that is in both pools."""
+    if one.partition and other.partition and one.partition != other.partition:
+        return False
+    if not (one.nodes and other.nodes):
+        return True
+    return any(_may_overlap(first, second) for first in one.nodes for second in other.nodes)
 
 
 def _may_overlap(first: str, second: str) -> bool:

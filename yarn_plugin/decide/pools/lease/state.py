@@ -52,7 +52,7 @@ class Held:
     `leaving`: those of its GPUs that are revoked, to be vacated `by` then. `is_placed`: it was seen in use, or is no
     longer expected to be; `listed_at`: when containers were last listed once more before that is decided.
     `lists_tell`: whether YARN's container lists tell when the revoked GPUs are vacated (see `handover`); None: not
-    looked at yet.
+    looked at yet. `released`: those of `leaving` that the holder says it has vacated.
     """
 
     lease: Lease
@@ -67,6 +67,7 @@ class Held:
     is_placed: bool = False
     listed_at: float | None = None
     lists_tell: bool | None = None
+    released: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
+from yarn_plugin.decide.jobs import by_application
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, Solve
 from yarn_plugin.decide.pools.lease.described import Descriptions
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
@@ -14,6 +15,7 @@ from yarn_plugin.decide.pools.lease.state import Excess, Held, LeaseState, Membe
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.causes import LeaseRound
 from yarn_plugin.model.gpus import Gpus
+from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Claim
 
 Repeatable = Ask | Offer | Solve | Revoke
@@ -79,9 +81,10 @@ class Turn:
 
     @property
     def claims(self) -> dict[str, Claim]:
-        """The claims by application."""
+        """The claims by application; those of its jobs as one."""
         if self._claims is None:
-            self._claims = {claim.app: claim for claim in self.view.claims}
+            claims = by_application(self.view.claims, (GPU,))
+            self._claims = {claim.app: claim for claim in claims}
         return self._claims
 
     def end(self) -> LeaseState:

@@ -1,0 +1,136 @@
+"""Mutants of the lease controller: `python -m tests.chaos.mutants` draws some by a seed and counts which are found.
+
+A mutant is one change of one function in `decide/pools/lease`: another operator, a number off by one, a dropped
+statement. The function's code is replaced while the seeds are played.
+"""
+
+import argparse
+import ast
+import logging
+import random
+import sys
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+
+from tests.chaos.__main__ import play
+
+PACKAGE = "yarn_plugin.decide.pools.lease"
+ROOM = Path(__file__).parents[2] / Path(*PACKAGE.split("."))
+
+SWAPS = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.Div: ast.Mult,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+
+
+def functions(tree):
+    """The functions of a module and the methods of its classes, with their names."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield (node.name,), node
+        elif isinstance(node, ast.ClassDef):
+            yield from (((node.name, one.name), one) for one in node.body if isinstance(one, ast.FunctionDef))
+
+
+def changes(tree):
+    """The changes of a module, in order: the function's name, the line, what, and what makes it."""
+    for name, function in functions(tree):
+        for node in ast.walk(function):
+            for change in _changes_of(node):
+                yield name, *change
+
+
+def _changes_of(node):
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
+        new = SWAPS[type(node.ops[0])]
+        yield node.lineno, f"{type(node.ops[0]).__name__} -> {new.__name__}", lambda: node.ops.__setitem__(0, new())
+    if isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in SWAPS:
+        new = SWAPS[type(node.op)]
+        yield node.lineno, f"{type(node.op).__name__} -> {new.__name__}", lambda: setattr(node, "op", new())
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield node.lineno, "without not", lambda: setattr(node, "operand", ast.UnaryOp(ast.Not(), node.operand))
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        yield node.lineno, f"{node.value} + 1", lambda: setattr(node, "value", node.value + 1)
+    for name in ("body", "orelse"):
+        block = getattr(node, name, None)
+        for place, one in enumerate(block) if isinstance(block, list) else ():
+            is_call = isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)
+            if is_call or isinstance(one, ast.AugAssign):
+                yield one.lineno, "dropped", lambda block=block, place=place: block.__setitem__(place, ast.Pass())
+
+
+def drawn(count, seed):
+    """Mutants: (module, number of the change, function, line, what)."""
+    every = [
+        (file.stem, number, name, line, what)
+        for file in sorted(ROOM.glob("*.py"))
+        for number, (name, line, what, _) in enumerate(changes(ast.parse(file.read_text())))
+    ]
+    return random.Random(seed).sample(every, count)
+
+
+@contextmanager
+def mutated(stem, number):
+    """One function has the code of a mutant."""
+    path, module = ROOM / f"{stem}.py", import_module(f"{PACKAGE}.{stem}")
+    tree = ast.parse(path.read_text())
+    name, _, _, change = list(changes(tree))[number]
+    change()
+    code = compile(ast.fix_missing_locations(tree), str(path), "exec")
+    for part in name:
+        code = next(one for one in code.co_consts if hasattr(one, "co_name") and one.co_name == part)
+    function = module
+    for part in name:
+        function = vars(function)[part]
+    function = getattr(function, "fget", function)
+    before, function.__code__ = function.__code__, code
+    try:
+        yield
+    finally:
+        function.__code__ = before
+
+
+def finder(stem, number, seeds):
+    """The first seed that finds a mutant, and what it says; None if none does."""
+    with mutated(stem, number):
+        for seed in seeds:
+            _, problem = play(seed, replays=False)
+            if problem:
+                return seed, problem
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.mutants", description=__doc__)
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--last", type=int, default=49, help="the last seed that is played")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    found = 0
+    for stem, number, name, line, what in drawn(options.count, options.seed):
+        by = finder(stem, number, range(options.last + 1))
+        found += by is not None
+        said = "NOT found" if by is None else f"seed {by[0]}: {by[1][:100]}"
+        print(f"{stem}.py:{line} {'.'.join(name)} {what}: {said}", flush=True)
+    print(f"{found} of {options.count} mutants are found")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

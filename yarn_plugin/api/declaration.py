@@ -1,0 +1,38 @@
+"""Checks of declared jobs: who may name which tenant."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from yarn_plugin.api import jobs as wire
+from yarn_plugin.api.job_translation import job_of
+from yarn_plugin.api.refusals import Refused
+from yarn_plugin.decide.events import JobsDeclared
+from yarn_plugin.decide.state import State
+from yarn_plugin.model.share import Registration
+from yarn_plugin.validation import one_of
+
+Tenants = Mapping[str, Sequence[str]]
+"""For a tenant, the users who may name it. Every user may name their own name."""
+
+
+def check(known: Registration, request: wire.Jobs, tenants: Tenants | None) -> JobsDeclared:
+    """The event for the jobs of an application. `tenants`: None where every tenant may be named.
+
+    Raises:
+        Refused: 403 where its user may not name a tenant, 422 where jobs are of several tenants.
+    """
+    for (place, field), value, expected in wire.conflicts(request.jobs, known.user):
+        raise Refused(422, f"jobs.{place}.{field}", value, expected)
+    for place, job in enumerate(request.jobs):
+        tenant = wire.tenant_of(job) or known.user
+        if tenants is not None and tenant != known.user and known.user not in tenants.get(tenant, ()):
+            field = "tenant" if job.tenant else "virtual_cluster"
+            mine = [known.user, *(name for name, users in tenants.items() if known.user in users)]
+            expected = f"{known.user} may not name tenant {tenant}; {one_of(mine)}, or have it added under [tenants]"
+            raise Refused(403, f"jobs.{place}.{field}", getattr(job, field), expected)
+    return JobsDeclared(known.id, tuple(job_of(job, known.user) for job in request.jobs))
+
+
+def is_declared(state: State, event: JobsDeclared) -> bool:
+    """Whether an application has declared these jobs already."""
+    return tuple(replace(job, declared_at=0.0) for job in state.jobs.get(event.app, ())) == event.jobs

@@ -1,0 +1,624 @@
+"""HiveD as an allocator: virtual clusters with quotas of cells, gangs, and opportunistic work (HiveD, OSDI '20).
+
+`mechanisms.buddy_cells` decides where a gang goes and whom it evicts; this room tells it what happened, and makes plans
+of its answers. A claim is a gang; each of its pods is a lease without an end. What the papers leave open, and what
+YARN's applications add:
+
+- A claim belongs to the virtual cluster that its path names, or begins with; else to `default_cluster`; else it waits.
+- A claim without a gang is one of as few pods as its GPUs fill: whole nodes, and one with the rest.
+- Guaranteed claims are tried in the order of their priorities, then of their arrival; one that does not fit does not
+  block others. Opportunistic ones then take turns by weighted max-min over tenants (`low_priority`).
+- Leases that YARN does not place in time come back; their claim is tried again after `retry_s`, or when it is revised.
+- A pod that gave its cells back does not return while its gang runs; one that lost its node returns with it.
+- A gang whose eviction is no longer needed is spared, if all of its pods still run.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from yarn_plugin.decide.allocators import AllocatorKind
+from yarn_plugin.decide.allocators.cells import Cells
+from yarn_plugin.decide.allocators.happenings import (
+    Began,
+    Broken,
+    Changed,
+    ClaimKey,
+    Due,
+    Freed,
+    Reconfigured,
+    Restarted,
+    Started,
+    Unplaced,
+    Vacated,
+    What,
+)
+from yarn_plugin.decide.allocators.plan import Drop, Holding, Idle, Keep, Place, Plan, Reclass, Wake, Withdraw
+from yarn_plugin.decide.allocators.seen import Seen
+from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator as Mechanism
+from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
+from yarn_plugin.decide.mechanisms.buddy_cells.answers import Bind, Preempt, Reason, Wait
+from yarn_plugin.decide.mechanisms.buddy_cells.cells import OPPORTUNISTIC, PhysicalCell
+from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
+from yarn_plugin.decide.mechanisms.buddy_cells.errors import RejectedError
+from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Request, Stage
+from yarn_plugin.decide.mechanisms.buddy_cells.invariants import check_quick
+from yarn_plugin.decide.mechanisms.buddy_cells.low_priority import Waiting, start_in_turn
+from yarn_plugin.decide.mechanisms.buddy_cells.promotion import promote_all
+from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import reconfigure
+from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
+from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
+from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.causes import CellsReconfigured, Evicted
+from yarn_plugin.model.journaled import Mutable, Tagged
+from yarn_plugin.model.resources import GPU
+from yarn_plugin.model.share import Claim, LeaseClass
+from yarn_plugin.validation import one_of
+
+
+@dataclass(frozen=True, slots=True)
+class BuddyCellsSettings:
+    """`cells`: the cluster and its virtual clusters. `default_cluster`: that of tenants without one; empty: they wait.
+
+    `weights`: of tenants, for opportunistic work; 1 where absent. `promotes`: opportunistic work becomes guaranteed
+    where its virtual cluster has room for it. `retry_s`: see the module.
+    """
+
+    cells: ClusterSpec
+    default_cluster: str = ""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    promotes: bool = True
+    retry_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            BadInputError: the cells are contradictory, the quotas cannot be served, or a value is out of range.
+        """
+        known = Cluster(self.cells).virtual
+        if self.default_cluster and self.default_cluster not in known:
+            raise BadInputError("default_cluster", self.default_cluster, one_of(known))
+        for tenant, weight in self.weights.items():
+            if not 0 < weight < math.inf:
+                raise BadInputError(f"weights.{tenant}", weight, "must be a number above 0")
+        if not 0 < self.retry_s < math.inf:
+            raise BadInputError("retry_s", self.retry_s, "must be a number of seconds above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A gang with leases. `keys`: of its pods' leases, by slot; None: that pod has none any more. `kind`: the class of
+    its leases, as the ledger knows it. `given_back`: slots whose pods have ended by themselves."""
+
+    claim: ClaimKey
+    keys: tuple[str | None, ...]
+    kind: LeaseClass
+    is_evicted: bool = False
+    given_back: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class BuddyCellsState:
+    """`cluster`: who holds which leaf (a `CellsState`). `placed`: by the gang's name. `turns`: the opportunistic claims
+    that wait. `waits`: why each claim without leases waits. `resting`: until when claims are not tried, by gang."""
+
+    cluster: Annotated[object, Tagged()]
+    counter: int = 0
+    placed: Mapping[str, Placed] = field(default_factory=dict)
+    turns: tuple[Waiting, ...] = ()
+    waits: Mapping[str, str] = field(default_factory=dict)
+    resting: Mapping[str, float] = field(default_factory=dict)
+
+    def parts(self) -> tuple[Mutable, ...]:
+        """The mutable part."""
+        return (self.cells,)
+
+    @property
+    def cells(self) -> CellsState:
+        """Who holds which leaf."""
+        assert isinstance(self.cluster, CellsState)
+        return self.cluster
+
+
+NO_CLUSTER = "no virtual cluster"
+"""Why a claim waits whose tenant has no virtual cluster."""
+
+REJECTED = "rejected"
+"""Why a claim waits that asks for what does not exist."""
+
+_IDLE = {Reason.NO_ROOM: Idle.QUOTA, Reason.NEVER_FITS: Idle.TOO_FEW}
+
+
+class BuddyCells:
+    """See the module."""
+
+    def __init__(self, settings: BuddyCellsSettings) -> None:
+        self._settings = settings
+        self._gpus: tuple[Cells, Cluster, dict[PhysicalCell, str]] | None = None
+
+    def initial_state(self) -> BuddyCellsState:
+        """An empty cluster."""
+        return BuddyCellsState(CellsState(Cluster(self._settings.cells)))
+
+    def report(self, state: BuddyCellsState) -> None:
+        """None so far."""
+
+    def propose(self, state: BuddyCellsState, seen: Seen, what: What) -> tuple[BuddyCellsState, Plan]:
+        """Learn what happened, then place whatever fits."""
+        if isinstance(what, Began):
+            state = self.initial_state()
+        call = _Deciding(self._settings, state, seen, self._leaf_gpus(state, seen))
+        match what:
+            case Began() | Restarted():
+                call.learn_health(call.cluster.forest.nodes)
+            case Reconfigured():
+                call.reconfigure()
+                call.gpus = self._leaf_gpus(call.state(), seen)
+                call.learn_health(call.cluster.forest.nodes)
+            case Changed(claims, cells):
+                call.learn_health(_hosts(seen.cells, cells, call.cluster))
+                call.revise(claims)
+            case Started(keys):
+                call.start(keys)
+            case Vacated(freed):
+                call.free(freed)
+            case Unplaced(freed):
+                call.free(freed, is_unplaced=True)
+            case Broken(freed):
+                call.free(freed, is_broken=True)
+            case Due(gang):
+                call.resting.pop(gang, None)
+        call.serve()
+        check_quick(call.cluster)
+        return call.state(), call.plan()
+
+    def _leaf_gpus(self, state: BuddyCellsState, seen: Seen) -> dict[PhysicalCell, str]:
+        """The GPU of each leaf whose node is there with all its GPUs. Kept while neither changes."""
+        cluster = state.cells.cluster
+        if self._gpus is None or self._gpus[0] is not seen.cells or self._gpus[1] is not cluster:
+            self._gpus = (seen.cells, cluster, _leaf_gpus(seen.cells, cluster))
+        return self._gpus[2]
+
+
+class _Deciding:
+    """One call: what it changes, and the plan so far. The cluster is changed in place, as `Mutable` states are."""
+
+    def __init__(
+        self, settings: BuddyCellsSettings, state: BuddyCellsState, seen: Seen, gpus: dict[PhysicalCell, str]
+    ) -> None:
+        self._settings, self._seen, self.gpus = settings, seen, gpus
+        self._cells = state.cells
+        self._counter, self._turns = state.counter, state.turns
+        self._placed, self._waits, self.resting = dict(state.placed), dict(state.waits), dict(state.resting)
+        self._gang_of = {key: name for name, placed in state.placed.items() for key in placed.keys if key}
+        self._withdraw: list[Withdraw] = []
+        self._drop: list[Drop] = []
+        self._keep: list[Keep] = []
+        self._place: list[Place] = []
+        self._reclass: list[Reclass] = []
+        self._wake: list[Wake] = []
+
+    @property
+    def cluster(self) -> Cluster:
+        """Who holds which leaf."""
+        return self._cells.cluster
+
+    @property
+    def _mechanism(self) -> Mechanism:
+        return self._cells.allocator
+
+    def state(self) -> BuddyCellsState:
+        """The state after the call."""
+        return BuddyCellsState(self._cells, self._counter, self._placed, self._turns, self._waits, self.resting)
+
+    def plan(self) -> Plan:
+        """What is to be done."""
+        return Plan(
+            withdraw=tuple(self._withdraw),
+            drop=tuple(self._drop),
+            reclass=tuple(self._reclass),
+            keep=tuple(self._keep),
+            place=tuple(self._place),
+            wake=tuple(self._wake),
+            idle=self._idle(),
+        )
+
+    # What happened.
+
+    def learn_health(self, hosts: Iterable[str]) -> None:
+        """A node is bad if it, or one of its GPUs, is broken or not there."""
+        cluster, broken = self.cluster, self._seen.cells.broken
+        for host in hosts:
+            leaves = [leaf for node in cluster.forest.nodes.get(host, ()) for leaf in node.leaves]
+            found = [self.gpus.get(leaf) for leaf in leaves]
+            cluster.set_bad(host, any(gpu is None or gpu in broken for gpu in found))
+
+    def revise(self, claims: Iterable[ClaimKey]) -> None:
+        """Claims that are new or revised are tried at once; those that are gone no longer wait."""
+        for claim in claims:
+            name = _name(claim)
+            if self.resting.pop(name, None) is not None:
+                self._wake.append(Wake(name, None))
+            if claim not in self._seen.claims:
+                self._waits.pop(name, None)
+
+    def reconfigure(self) -> None:
+        """Let the gangs hold their leaves in the new configuration, guaranteed and older ones first.
+
+        Leases of leaves that are no longer part of it are dropped, and evictions that have begun go on.
+        """
+        gangs = self.cluster.gangs
+        for name in [name for name, gang in gangs.items() if gang.stage is Stage.PREEMPTING]:
+            self._cancel(name)
+        order = sorted(gangs.values(), key=lambda gang: (-gang.priority, _number(self._placed[gang.name].keys)))
+        slots = {gang.name: gang.slots for gang in order}
+        bad = sorted({node.address for nodes in self.cluster.bad.values() for node in nodes})
+        after = reconfigure(self._settings.cells, [record_of(gang) for gang in order], bad)
+        self._cells = CellsState(after.allocator.cluster)
+        for name, pods in slots.items():
+            gang = self.cluster.gangs.get(name)
+            if gang is None:
+                self._evict(name, CellsReconfigured())
+                continue
+            gang.slots = pods
+            if self._placed[name].is_evicted:
+                gang.stage = Stage.PREEMPTED
+
+    def start(self, keys: Iterable[str]) -> None:
+        """Gangs that waited for their victims run now."""
+        for name in dict.fromkeys(self._gang_of[key] for key in keys if key in self._gang_of):
+            gang = self.cluster.gangs.get(name)
+            if gang is not None and gang.stage is Stage.PREEMPTING:
+                # The other pods of its victims may still be leaving.
+                holders = {leaf.holder.name for leaf in gang.placement.leaves() if leaf.holder is not None}
+                for victim in sorted(holders):
+                    self._mechanism.release(self.cluster.gangs[victim])
+                self._run(gang.request, self._placed[name].keys)
+
+    def free(self, freed: Sequence[Freed], is_unplaced: bool = False, is_broken: bool = False) -> None:
+        """Leases are over. A gang without any gives its leaves back."""
+        for each in freed:
+            name = self._gang_of.get(each.key)
+            if name is None or not each.is_over:
+                continue
+            placed = self._placed[name]
+            slot = placed.keys.index(each.key)
+            if not (is_broken or is_unplaced or placed.is_evicted):
+                placed = replace(placed, given_back=placed.given_back | {slot})
+            self._placed[name] = placed
+            self._end_pod(name, slot)
+            ended_itself = name not in self._placed and not placed.is_evicted and not is_broken
+            if placed.claim in self._seen.claims and (is_unplaced or ended_itself):
+                self._rest(name)
+
+    def _end_pod(self, name: str, slot: int) -> None:
+        """A pod has no lease any more; with the last one, its gang is over."""
+        placed = self._placed[name]
+        self._placed[name] = replace(placed, keys=(*placed.keys[:slot], None, *placed.keys[slot + 1 :]))
+        gang = self.cluster.gangs.get(name)
+        if gang is not None and gang.stage is Stage.PREEMPTING:
+            if not any(self._placed[name].keys):
+                self._mechanism.cancel(gang)
+        elif gang is not None and (pod := gang.slots[slot]) is not None:
+            self._mechanism.end(gang, pod)
+        if not any(self._placed[name].keys):
+            if name in self.cluster.gangs:
+                self._mechanism.release(self.cluster.gangs[name])
+            del self._placed[name]
+
+    def _rest(self, name: str) -> None:
+        self.resting[name] = self._seen.at + self._settings.retry_s
+        self._wake.append(Wake(name, self.resting[name]))
+
+    # What to do.
+
+    def serve(self) -> None:
+        """Place what fits. A gang that lost the cells that it waited for is tried again."""
+        is_done = False
+        while not is_done:
+            before = len(self._withdraw)
+            self._serve_once()
+            is_done = len(self._withdraw) == before
+        self._tell_classes()
+
+    def _serve_once(self) -> None:
+        """Guaranteed gangs, pods that lost their node, promotions, opportunistic gangs."""
+        waiting = {
+            _name(key): claim
+            for key, claim in self._seen.claims.items()
+            if _name(key) not in self._placed and _name(key) not in self.resting
+        }
+        self._waits = {name: reason for name, reason in self._waits.items() if name in waiting}
+        requests = {name: request for name, claim in waiting.items() if (request := self._request(name, claim))}
+        guaranteed = [name for name, request in requests.items() if request.guaranteed]
+        for name in sorted(guaranteed, key=lambda name: -requests[name].priority):
+            self._try(requests[name], waiting[name])
+        self._refill()
+        self._spare()
+        if self._settings.promotes:
+            low = [name for name in self._placed if self._is_low(name)]
+            promote_all(self._mechanism, low)
+        self._take_turns({name: request for name, request in requests.items() if not request.guaranteed}, waiting)
+
+    def _request(self, name: str, claim: Claim) -> Request | None:
+        cluster = _cluster_of(claim, self.cluster.virtual) or self._settings.default_cluster
+        pods = _pods(claim, self._node_size(claim.leaf_type))
+        if not cluster or not pods:
+            if pods:
+                self._waits[name] = NO_CLUSTER
+            return None
+        return Request(
+            name,
+            cluster,
+            max(OPPORTUNISTIC, claim.priority),
+            pods,
+            claim.leaf_type,
+            claim.pinned or "",
+            claim.lazy_preemption,
+            claim.ignore_suggested,
+        )
+
+    def _node_size(self, leaf_type: str) -> int:
+        """The GPUs of the largest node."""
+        chains = [state.chain for state in self.cluster.chains.values()]
+        sizes = [chain.sizes[chain.node_level - 1] for chain in chains if leaf_type in ("", chain.leaf_type)]
+        return max(sizes, default=1)
+
+    def _try(self, request: Request, claim: Claim) -> bool:
+        """Place a gang if it fits, evicting others if it must."""
+        excluded = frozenset(self._hosts_but(claim.suggested)) if claim.suggested else frozenset()
+        while True:
+            before = self.cluster.savepoint()
+            try:
+                answer = self._mechanism.decide(Call(f"{request.gang}.0", request.sizes[0], request, excluded))
+            except RejectedError:
+                self._waits[request.gang] = REJECTED
+                return False
+            if isinstance(answer, Wait):
+                self._waits[request.gang] = answer.reason.value
+                return False
+            victims = answer.victims if isinstance(answer, Preempt) else ()
+            # A node may have no room for tasks, or its GPUs may still be someone's whom this room does not know.
+            unusable = [leaf for leaf in answer.placement.leaves() if not self._is_usable(leaf, victims)]
+            if not unusable:
+                break
+            self.cluster.rollback(before)
+            hosts = {leaf.node.address for leaf in unusable if leaf.node is not None} - excluded
+            if not hosts:
+                self._waits[request.gang] = Reason.UNUSABLE_CELLS.value
+                return False
+            excluded |= hosts
+            request = replace(request, ignores_exclusions=False)
+        self._waits.pop(request.gang, None)
+        self._carry_out(request, answer, victims, claim)
+        return True
+
+    def _carry_out(self, request: Request, answer: Bind | Preempt, victims: Sequence[str], claim: Claim) -> None:
+        cancelled = answer.cancelled if isinstance(answer, Bind) else self._cancelled()
+        for name in cancelled:
+            self._forget_waiting(name)
+        for name in victims:
+            self._evict(name, Evicted(claim.app, claim.job, request.cluster, request.priority))
+        self._counter += 1
+        keys = tuple(f"{self._counter}.{slot}" for slot in range(len(request.sizes)))
+        kind: LeaseClass = "guaranteed" if answer.placement.virtual is not None else "opportunistic"
+        placed = Placed((claim.app, claim.job), keys, kind)
+        self._placed[request.gang] = placed
+        if isinstance(answer, Bind):
+            self._run(request, keys, answer)
+        for slot, leaves in enumerate(answer.placement.physical):
+            self._lease(placed, slot, leaves, gang=str(self._counter))
+
+    def _run(self, request: Request, keys: Sequence[str | None], first: Bind | None = None) -> None:
+        """Let all pods of a gang run that has a placement, or gets it with this answer."""
+        for slot, size in enumerate(request.sizes):
+            pod = keys[slot]
+            if pod is None:
+                continue
+            call = Call(pod, size, request)
+            answer = first if first is not None and slot == 0 else self._mechanism.decide(call)
+            assert isinstance(answer, Bind)
+            self._mechanism.start(call, Bind(answer.placement, slot, answer.cancelled if slot == 0 else ()))
+
+    def _lease(self, placed: Placed, slot: int, leaves: Iterable[PhysicalCell], gang: str | None = None) -> None:
+        key = placed.keys[slot]
+        assert key is not None
+        holdings = tuple(Holding(self.gpus[leaf]) for leaf in leaves)
+        self._place.append(Place(key, placed.claim, holdings, member=slot, kind=placed.kind, gang=gang))
+
+    def _is_usable(self, leaf: PhysicalCell, victims: Sequence[str]) -> bool:
+        gpu = self.gpus.get(leaf)
+        if gpu is None or gpu in self._seen.cells.broken:
+            return False
+        return self._seen.room.is_free(gpu) or (leaf.holder is not None and leaf.holder.name in victims)
+
+    def _cancelled(self) -> list[str]:
+        """The gangs that waited for leaves which another one has taken over."""
+        return [
+            name
+            for name, placed in self._placed.items()
+            if name not in self.cluster.gangs and not placed.is_evicted and any(placed.keys)
+        ]
+
+    def _cancel(self, name: str) -> None:
+        """Stop waiting for leaves: the gang waits for others again."""
+        self._mechanism.cancel(self.cluster.gangs[name])
+        self._forget_waiting(name)
+
+    def _forget_waiting(self, name: str) -> None:
+        keys = {key for key in self._placed.pop(name).keys if key}
+        self._withdraw += [Withdraw(key) for key in sorted(keys)]
+        self._place = [place for place in self._place if place.key not in keys]
+
+    def _evict(self, name: str, cause: Evicted | CellsReconfigured) -> None:
+        """Revoke a gang's leases; those that have not started are over at once."""
+        placed = self._placed[name]
+        if placed.is_evicted:
+            return
+        self._placed[name] = replace(placed, is_evicted=True)
+        for slot, key in enumerate(placed.keys):
+            if key is None:
+                continue
+            lease = self._seen.leases.get(key)
+            if lease is not None and lease.started_at is not None:
+                self._drop.append(Drop(key, cause))
+                continue
+            if lease is not None:
+                self._withdraw.append(Withdraw(key))
+            self._place = [place for place in self._place if place.key != key]
+            self._end_pod(name, slot)
+
+    def _refill(self) -> None:
+        """Lease cells again to pods that lost their node, where it is back."""
+        for name, placed in list(self._placed.items()):
+            lost = [slot for slot, key in enumerate(placed.keys) if key is None and slot not in placed.given_back]
+            gang = self.cluster.gangs.get(name)
+            if not lost or placed.is_evicted or gang is None or gang.stage is not Stage.ALLOCATED:
+                continue
+            if placed.claim not in self._seen.claims or name in self.resting:
+                continue
+            for slot in lost:
+                leaves = gang.placement.physical[slot]
+                if leaves and all(not leaf.node.bad and self._is_usable(leaf, ()) for leaf in leaves if leaf.node):
+                    self._counter += 1
+                    key = f"{self._counter}.{slot}"
+                    keys = (*placed.keys[:slot], key, *placed.keys[slot + 1 :])
+                    self._placed[name] = placed = replace(placed, keys=keys)
+                    self._mechanism.fill(gang, slot, key)
+                    self._lease(placed, slot, leaves)
+
+    def _spare(self) -> None:
+        """Keep the leases of gangs whose cells nobody waits for any more."""
+        for name, placed in list(self._placed.items()):
+            gang = self.cluster.gangs.get(name)
+            if not placed.is_evicted or gang is None or not all(placed.keys):
+                continue
+            if any(leaf.reserver is not None for leaf in gang.placement.leaves()):
+                continue
+            self.cluster.undo.set(gang, "stage", Stage.ALLOCATED)
+            self._placed[name] = replace(placed, is_evicted=False)
+            keys = {key for key in placed.keys if key}
+            self._drop = [drop for drop in self._drop if drop.key not in keys]
+            self._keep += [
+                Keep(key, None) for key in sorted(keys) if key in self._seen.leases and self._seen.leases[key].leaving
+            ]
+
+    def _take_turns(self, requests: Mapping[str, Request], waiting: Mapping[str, Claim]) -> None:
+        overtaken = {turn.gang: turn.overtaken for turn in self._turns}
+        queue = [
+            Waiting(name, waiting[name].tenant, sum(request.sizes), overtaken.get(name, 0))
+            for name, request in requests.items()
+        ]
+        held: dict[str, int] = {}
+        for name, placed in self._placed.items():
+            claim = self._seen.claims.get(placed.claim)
+            if claim is not None and self._is_low(name):
+                held[claim.tenant] = held.get(claim.tenant, 0) + sum(self.cluster.gangs[name].request.sizes)
+        turns = start_in_turn(
+            queue, held, self._settings.weights, lambda name: self._try(requests[name], waiting[name])
+        )
+        self._turns = turns.waiting
+
+    def _is_low(self, name: str) -> bool:
+        gang = self.cluster.gangs.get(name)
+        return gang is not None and gang.priority == OPPORTUNISTIC and gang.stage is Stage.ALLOCATED
+
+    def _tell_classes(self) -> None:
+        """Tell of gangs that were downgraded or promoted."""
+        for name, placed in self._placed.items():
+            gang = self.cluster.gangs.get(name)
+            if gang is None or gang.stage is Stage.PREEMPTING:
+                continue
+            kind: LeaseClass = "opportunistic" if gang.priority == OPPORTUNISTIC else "guaranteed"
+            if kind != placed.kind:
+                self._placed[name] = replace(placed, kind=kind)
+                placing = {place.key for place in self._place}
+                self._reclass += [Reclass(key, kind) for key in placed.keys if key and key not in placing]
+                self._place = [
+                    replace(place, kind=kind) if place.key in placed.keys else place for place in self._place
+                ]
+
+    def _hosts_but(self, suggested: Sequence[str]) -> list[str]:
+        """The nodes that are not suggested, by host name."""
+        cells = self._seen.cells
+        wanted = {cells[node].host or node if node in cells else node for node in suggested}
+        return [host for host in self.cluster.forest.nodes if host not in wanted]
+
+    def _idle(self) -> dict[str, Idle]:
+        """Why cells stay free, for all of them alike."""
+        reasons = [_IDLE.get(reason, Idle.RESERVED) for reason in map(_reason, self._waits.values())]
+        reason = Idle.QUOTA if Idle.QUOTA in reasons else reasons[0] if reasons else Idle.NOT_WANTED
+        return dict.fromkeys(self._seen.cells.inside.get(None, ()), reason)
+
+
+def _reason(text: str) -> Reason:
+    return Reason(text) if text in (*Reason,) else Reason.NO_ROOM
+
+
+def _name(claim: ClaimKey) -> str:
+    """The name of a claim's gang."""
+    return f"{claim[0]}/{claim[1]}"
+
+
+def _number(keys: Sequence[str | None]) -> int:
+    """The number of a gang's placement: older ones have smaller numbers."""
+    return min(int(key.partition(".")[0]) for key in keys if key)
+
+
+def _cluster_of(claim: Claim, known: Mapping[str, Any]) -> str:
+    """The virtual cluster that a claim's path names, or the longest beginning of it that is one; else empty."""
+    path = claim.virtual_cluster or claim.tenant
+    while path and path not in known:
+        path = path.rpartition("/")[0]
+    return path
+
+
+def _pods(claim: Claim, node_size: int) -> tuple[tuple[int, int], ...]:
+    """The pods of a claim: (number, GPUs of each); none if it uses no GPUs."""
+    if claim.gang is not None:
+        return tuple((pods.number, pods.cells_each) for pods in claim.gang.pods)
+    alternatives = claim.demand.alternatives if claim.demand is not None else ()
+    gpus = next((count for count in (each[GPU] for each in alternatives) if count), 0)
+    nodes, rest = divmod(gpus, node_size)
+    return (*([(nodes, node_size)] if nodes else []), *([(1, rest)] if rest else []))
+
+
+def _leaf_gpus(cells: Cells, cluster: Cluster) -> dict[PhysicalCell, str]:
+    """The GPU of each leaf: a node's leaves are its GPUs, in the order of their numbers."""
+    of_host: dict[str, list[str]] = {}
+    for gpu, place in cells.gpus.items():
+        of_host.setdefault(place.host, []).append(gpu)
+    found: dict[PhysicalCell, str] = {}
+    for host, nodes in cluster.forest.nodes.items():
+        leaves = [leaf for node in nodes for leaf in node.leaves]
+        gpus = of_host.get(host, [])
+        if len(gpus) >= len(leaves):
+            found |= dict(zip(leaves, gpus, strict=False))
+    return found
+
+
+def _hosts(cells: Cells, changed: Iterable[str], cluster: Cluster) -> list[str]:
+    """The nodes, by host name, that these cells are, lie in or contain; all, if one of them is gone."""
+    hosts: dict[str, None] = {}
+    for cell in changed:
+        node = cells.node_of(cell) if cell in cells else None
+        if node is None:
+            return list(cluster.forest.nodes)
+        hosts[cells[node].host or node] = None
+    return list(hosts)
+
+
+KIND = AllocatorKind(
+    "cells",
+    lambda settings, kinds: BuddyCells(settings),
+    {
+        "cells.state/1": BuddyCellsState,
+        "cells.cluster/1": CellsState,
+        "cells.settings/1": BuddyCellsSettings,
+    },
+    parameters=BuddyCellsSettings,
+)
+"""HiveD."""

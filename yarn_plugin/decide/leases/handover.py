@@ -1,0 +1,163 @@
+"""Hand-overs: cells become free when their holder has vacated them, and when YARN places nothing on them.
+
+What runs where is known from container lists. They have numbers of GPUs of a node, not which ones, and are a little
+older than what runs: they tell that GPUs were vacated if all that the holder leases of the node was in use, or if it
+says so. Otherwise, and without any listed container (it is not in YARN, or YARN does not answer), it is taken to have
+vacated at the end of its grace period. So it is for holdings without whole GPUs: lists do not tell slots or shares of a
+GPU from what else an application runs there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from yarn_plugin.decide.allocators.cells import Cells
+from yarn_plugin.decide.allocators.happenings import Unplaced, Vacated
+from yarn_plugin.decide.allocators.plan import Holding
+from yarn_plugin.decide.commands import ListContainers
+from yarn_plugin.decide.leases.book import NO_CHANGES, Changes
+from yarn_plugin.decide.leases.lifetime import cut, revoke
+from yarn_plugin.decide.leases.occupancy import Occupancy
+from yarn_plugin.decide.leases.state import Entry
+from yarn_plugin.decide.leases.told import told_cells
+from yarn_plugin.decide.topology import cell_of_node
+from yarn_plugin.model.auction import Release
+from yarn_plugin.model.causes import LeaseReleased, LeaseVacated, NotPlaced, UseAsked
+from yarn_plugin.model.cluster import Use
+from yarn_plugin.model.resources import GPU
+from yarn_plugin.model.topology import Topology
+
+InUse = Mapping[str, Mapping[str, int]]
+"""The GPUs in use by application and node; an application is missing if no container of it is listed."""
+
+
+def gpus_in_use(use: Sequence[Use], topology: Topology) -> InUse:
+    """The GPUs in use, from the use on each node."""
+    found: dict[str, dict[str, int]] = {}
+    for one in use:
+        node = cell_of_node(topology, one.node) or one.node
+        on = found.setdefault(one.app, {})
+        on[node] = on.get(node, 0) + one.held[GPU]
+    return found
+
+
+def gpus_on_nodes(holdings: Sequence[Holding], cells: Cells) -> dict[str, int]:
+    """How many whole GPUs of each node these are."""
+    found: dict[str, int] = {}
+    for holding in holdings:
+        for gpu in () if holding.amounts else cells.gpus_in(holding.cell):
+            node = cells.gpus[gpu].machine
+            found[node] = found.get(node, 0) + 1
+    return found
+
+
+def end_vacated(entry: Entry, occupancy: Occupancy, in_use: InUse, at: float) -> Changes:
+    """End a lease on those of its revoked cells that are vacated."""
+    leased, cells, used = entry.leased, occupancy.cells, in_use.get(entry.app)
+    leaving = [holding for holding in leased.holdings if holding.cell in leased.leaving]
+    counts = gpus_on_nodes(leaving, cells)
+    here = {node: occupancy.gpus_on(entry.app, node) for node in counts}
+    before = entry
+    if entry.lists_tell is None:
+        # Revoked in this call.
+        tells = bool(counts) and used is not None and all(used.get(node, 0) >= here[node] for node in counts)
+        entry = replace(entry, lists_tell=tells)
+    is_over = leased.by is not None and leased.by <= at
+    unlisted = {node for node, count in counts.items() if used is not None and used.get(node, 0) <= here[node] - count}
+    vacated = []
+    for holding in leaving:
+        nodes = set(gpus_on_nodes([holding], cells))
+        is_unlisted = nodes <= unlisted
+        if (nodes and is_unlisted and entry.lists_tell) or (is_over and (is_unlisted or used is None)):
+            vacated.append(holding.cell)
+    if not vacated:
+        return NO_CHANGES if entry is before else Changes({entry.key: entry})
+    after = round(at - (entry.revoked_at if entry.revoked_at is not None else at), 6)
+    ended = cut(entry, vacated, LeaseVacated(after), cells)
+    return ended.changes() + Changes(happened=(Vacated((ended.freed,)),))
+
+
+def release(
+    leases: Mapping[str, Entry], occupancy: Occupancy, in_use: InUse, app: str, what: Release, at: float, grace_s: float
+) -> Changes:
+    """An application gives cells back: revoked ones that it has vacated, or others before the end of their lease."""
+    entry = leases.get(occupancy.by_id.get(what.lease, ""))
+    if entry is None or entry.app != app or not entry.is_started:
+        return NO_CHANGES
+    cells, used = occupancy.cells, in_use.get(app)
+    given = [
+        holding
+        for holding in entry.leased.holdings
+        if not what.gpus or set(told_cells([holding], cells)) <= set(what.gpus)
+    ]
+    listed = [
+        holding.cell
+        for holding in given
+        if used is not None
+        and any(
+            used.get(node, 0) > occupancy.gpus_on(app, node) - gpus_on_nodes(given, cells)[node]
+            for node in gpus_on_nodes([holding], cells)
+        )
+    ]
+    changes, cause = NO_CHANGES, LeaseReleased(app)
+    vacated = [holding.cell for holding in given if holding.cell not in listed]
+    left: Entry | None = entry
+    if vacated:
+        ended = cut(entry, vacated, cause, cells)
+        changes, left = ended.changes() + Changes(happened=(Vacated((ended.freed,)),)), ended.entry
+    if listed and left is not None:
+        # Its containers are still listed: their end decides, not its word alone.
+        revoked = revoke(left, listed, cause, at, grace_s, cells)
+        again = revoked.leases.get(left.key) or left
+        changes += replace(revoked, leases={left.key: replace(again, lists_tell=True)})
+    return changes
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """Whether this arbiter may act on YARN, and the YARN id of each application that has one."""
+
+    is_steering: bool
+    yarn_apps: Mapping[str, str]
+
+
+def take_back(
+    entry: Entry, occupancy: Occupancy, in_use: InUse, steering: Steering, listed: str | None, at: float, within: float
+) -> Changes:
+    """End a lease on what is not in use `within` seconds after it started: YARN could not place its containers.
+
+    The known list may be older than the containers, so they are listed once more before, when the ResourceManager
+    answers. `listed`: the application whose containers have just been.
+    """
+    started, app = entry.leased.started_at, entry.app
+    if entry.is_placed or started is None or started + within > at:
+        return NO_CHANGES
+    counts = gpus_on_nodes(entry.leased.staying, occupancy.cells)
+    on = in_use.get(app, {})
+    missing = {node: occupancy.gpus_on(app, node) - on.get(node, 0) for node in counts}
+    back = _not_in_use(entry, missing, occupancy.cells)
+    if not back:
+        return Changes({entry.key: replace(entry, is_placed=True)})
+    if app not in steering.yarn_apps or not steering.is_steering:
+        return NO_CHANGES
+    if entry.listed_at is not None and listed == app:
+        node = next(node for node in counts if missing[node] > 0)
+        cause = NotPlaced(node, occupancy.gpus_on(app, node), on.get(node, 0), within)
+        ended = cut(replace(entry, is_placed=True), back, cause, occupancy.cells)
+        return ended.changes() + Changes(happened=(Unplaced((ended.freed,)),))
+    if entry.listed_at is None or entry.listed_at + within <= at:
+        # Again if there was no answer: the ResourceManager was away, or this arbiter.
+        command = ListContainers(app, steering.yarn_apps[app], UseAsked(app))
+        return Changes({entry.key: replace(entry, listed_at=at)}, (command,))
+    return NO_CHANGES
+
+
+def _not_in_use(entry: Entry, missing: Mapping[str, int], cells: Cells) -> list[str]:
+    """The last of a lease's cells whose nodes lack so many GPUs in use; larger cells if none of theirs is in use."""
+    left, found = dict(missing), []
+    for holding in reversed(entry.leased.staying):
+        counts = gpus_on_nodes([holding], cells)
+        if counts and all(left[node] >= count for node, count in counts.items()):
+            found.append(holding.cell)
+            for node, count in counts.items():
+                left[node] -= count
+    return found[::-1]

@@ -1,0 +1,162 @@
+"""The life of a lease: it waits, starts, is kept, revoked, reclassed, and ends."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from yarn_plugin.decide.allocators.cells import Cells
+from yarn_plugin.decide.allocators.happenings import Freed, Started, Vacated
+from yarn_plugin.decide.allocators.plan import Holding
+from yarn_plugin.decide.leases.book import NO_CHANGES, Changes
+from yarn_plugin.decide.leases.occupancy import Occupancy, passing
+from yarn_plugin.decide.leases.state import Entry
+from yarn_plugin.decide.leases.told import told, told_cells
+from yarn_plugin.decide.pools.commands import CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
+from yarn_plugin.model.causes import Cause, LeasePlaced, LeaseReplaced
+from yarn_plugin.model.share import LeaseClass
+
+
+def numbered(entry: Entry) -> tuple[Entry, str]:
+    """A lease about which one more command is issued, and the command's id."""
+    entry = replace(entry, said=entry.said + 1)
+    return entry, f"{entry.id}.{entry.said}"
+
+
+# Changes that its allocator wants.
+
+
+def revoke(entry: Entry, some: Collection[str], cause: Cause, at: float, grace_s: float, cells: Cells) -> Changes:
+    """Revoke these cells of a lease that has started (empty: all): its holder has the grace period to vacate them."""
+    leased = entry.leased
+    leaving = tuple([cell for cell in leased.cells if not some or cell in some or cell in leased.leaving])
+    if leaving == leased.leaving:
+        return NO_CHANGES
+    entry, id = numbered(entry)
+    by = at + grace_s
+    shown = [holding for holding in leased.holdings if holding.cell in leaving]
+    is_whole = len(leaving) == len(leased.holdings)
+    command = Revoke(id, entry.app, entry.id, by, cause, () if is_whole else told_cells(shown, cells))
+    leased = replace(leased, leaving=leaving, by=by)
+    # One command is open for each lease: the new one names all that is to be vacated.
+    entry = replace(entry, leased=leased, revoke=command, revoked_at=at, lists_tell=None)
+    return Changes({entry.key: entry}, (command,))
+
+
+def keep(entry: Entry, until: float | None) -> Changes:
+    """Change the end of a lease, and cancel its revocation."""
+    leased, commands = entry.leased, []
+    if leased.leaving:
+        entry, id = numbered(entry)
+        commands.append(CancelRevoke(id, entry.app, entry.id))
+    entry = replace(entry, leased=replace(leased, until=until, leaving=(), by=None), revoke=None, revoked_at=None)
+    if not entry.is_started:
+        return Changes({entry.key: entry})
+    entry, id = numbered(entry)
+    return Changes({entry.key: entry}, (*commands, Renew(id, entry.app, entry.id, until)))
+
+
+def reclass(entry: Entry, kind: LeaseClass) -> Changes:
+    """Change the class of a lease."""
+    entry = replace(entry, leased=replace(entry.leased, kind=kind))
+    if not entry.is_started:
+        return Changes({entry.key: entry})
+    entry, id = numbered(entry)
+    return Changes({entry.key: entry}, (Downgrade(id, entry.app, entry.id, kind),))
+
+
+# The end.
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is left of a lease without some of its cells: `entry`, None if it is over; and who is told what."""
+
+    entry: Entry | None
+    commands: tuple[LeaseEnded, ...]
+    freed: Freed
+
+    def changes(self) -> Changes:
+        """The same as changes, without an event."""
+        return Changes({self.freed.key: self.entry}, self.commands)
+
+
+def cut(entry: Entry, lost: Iterable[str], cause: Cause, cells: Cells) -> Cut:
+    """End a lease on these of its cells at once: they are free, or their next holder's."""
+    leased, gone = entry.leased, set(lost)
+    rest = tuple([holding for holding in leased.holdings if holding.cell not in gone])
+    mine = [holding for holding in leased.holdings if holding.cell in gone]
+    freed = Freed(entry.key, leased.claim, tuple([one.cell for one in mine]), is_over=not rest)
+    leaving = tuple([cell for cell in leased.leaving if cell not in gone])
+    commands: tuple[LeaseEnded, ...] = ()
+    if entry.is_started:
+        entry, id = numbered(entry)
+        commands = (LeaseEnded(id, entry.app, entry.id, told_cells(mine, cells) if rest else (), cause),)
+    if not rest:
+        return Cut(None, commands, freed)
+    by = leased.by if leaving else None
+    entry = replace(entry, leased=replace(leased, holdings=rest, leaving=leaving, by=by))
+    return Cut(entry if leaving else replace(entry, revoke=None, revoked_at=None), commands, freed)
+
+
+def end_all(entries: Iterable[Entry], causes: Mapping[str, Cause], cells: Cells) -> tuple[Changes, tuple[Freed, ...]]:
+    """End these leases, each for its application's reason."""
+    changes, freed = NO_CHANGES, []
+    for entry in entries:
+        ended = cut(entry, entry.leased.cells, causes[entry.app], cells)
+        changes += ended.changes()
+        freed.append(ended.freed)
+    return changes, tuple(freed)
+
+
+# The start.
+
+
+def start_vacated(leases: Mapping[str, Entry], occupancy: Occupancy, at: float, grace_s: float) -> Changes:
+    """Start the leases, or gangs, whose cells are all vacated, one after the other: the first that can."""
+    gangs: dict[str, list[Entry]] = {}
+    waiting = sorted((leases[key] for key in occupancy.waiting), key=lambda one: (one.leased.placed_at, one.key))
+    for entry in waiting:
+        gangs.setdefault(f"gang {entry.leased.gang}" if entry.leased.gang else f"lease {entry.key}", []).append(entry)
+    for gang in gangs.values():
+        passed = _passing(gang, leases, occupancy.cells)
+        if occupancy.can_start(gang, passed):
+            return _start(gang, passed, leases, occupancy.cells, at, grace_s)
+    return NO_CHANGES
+
+
+Passing = dict[str, list[Holding]]
+"""What leases pass over to those that replace them, by their keys."""
+
+
+def _passing(gang: Sequence[Entry], leases: Mapping[str, Entry], cells: Cells) -> Passing:
+    replaced = ((entry, leases.get(entry.leased.replaces or "")) for entry in gang)
+    return {old.key: passing(old.leased.holdings, entry, cells) for entry, old in replaced if old is not None}
+
+
+def _start(
+    gang: Sequence[Entry], passed: Passing, leases: Mapping[str, Entry], cells: Cells, at: float, grace_s: float
+) -> Changes:
+    passed_over, revoked, freed = NO_CHANGES, NO_CHANGES, []
+    for key, holdings in passed.items():
+        old: Entry | None = leases[key]
+        assert old is not None
+        if holdings:
+            part = cut(old, [holding.cell for holding in holdings], LeaseReplaced(), cells)
+            passed_over, old = passed_over + part.changes(), part.entry
+            freed.append(part.freed)
+        if old is not None:
+            # After the grant: its holder learns first where it may move to.
+            revoked += revoke(old, (), LeaseReplaced(), at, grace_s, cells)
+    grants: dict[tuple[str, str, float], list[Entry]] = {}
+    for entry in gang:
+        waited = round(at - entry.leased.placed_at, 6)
+        started = replace(entry, leased=replace(entry.leased, started_at=at, replaces=None))
+        grants.setdefault((entry.app, entry.leased.note, waited), []).append(started)
+    begun: dict[str, Entry | None] = {}
+    commands = []
+    for (app, note, waited), mine in grants.items():
+        first, id = numbered(mine[0])
+        mine[0] = first
+        begun |= {entry.key: entry for entry in mine}
+        commands.append(Grant(id, app, tuple(told(entry, cells) for entry in mine), LeasePlaced(note, waited)))
+    vacated = (Vacated(tuple(freed)),) if freed else ()
+    return passed_over + Changes(begun, tuple(commands), (*vacated, Started(tuple(begun)))) + revoked

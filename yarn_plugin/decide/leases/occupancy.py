@@ -1,0 +1,273 @@
+"""Who holds how much of each cell: now, and once every hand-over is done.
+
+A holding counts in its cell and in all that contain it: so one look tells whether something fits. A whole cell counts
+with its capacity, and excludes every other holding in it or around it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from yarn_plugin.decide.allocators.cells import Cells
+from yarn_plugin.decide.allocators.plan import Holding
+from yarn_plugin.decide.leases.state import Entry
+from yarn_plugin.model.resources import Resources
+
+
+class Tally:
+    """The holdings of some leases, counted. Changed in place."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, dict[str, int]] = {}
+        self.counts: dict[str, int] = {}
+        self.whole: dict[str, int] = {}
+
+    def add(self, cells: Cells, holding: Holding, sign: int = 1) -> None:
+        """Count a holding, or no longer (`sign` -1)."""
+        path = cells.paths.get(holding.cell)
+        if path is None:
+            # A cell that is gone: its lease is about to end.
+            return
+        amounts = holding.amounts or cells[holding.cell].capacity
+        for cell in path:
+            count = self.counts.get(cell, 0) + sign
+            if not count:
+                self.counts.pop(cell, None)
+                self.totals.pop(cell, None)
+                continue
+            self.counts[cell] = count
+            totals = self.totals.setdefault(cell, {})
+            for name, amount in amounts:
+                totals[name] = totals.get(name, 0) + sign * amount
+        if not holding.amounts:
+            left = self.whole.get(holding.cell, 0) + sign
+            if left:
+                self.whole[holding.cell] = left
+            else:
+                self.whole.pop(holding.cell, None)
+
+    def has_whole(self, cells: Cells, cell: str) -> bool:
+        """Whether a cell, or one that contains it, is held as a whole."""
+        return any(above in self.whole for above in cells.paths[cell])
+
+    def refusal(self, cells: Cells, holding: Holding) -> str | None:
+        """Why a holding does not fit beside those that are counted; None: it does."""
+        cell = holding.cell
+        if self.has_whole(cells, cell):
+            return "it, or a cell that contains it, is held as a whole"
+        if not holding.amounts and self.counts.get(cell):
+            return "something in it is held"
+        for above in cells.paths[cell]:
+            held, capacity = self.totals.get(above, {}), cells[above].capacity
+            for name, amount in holding.amounts or cells[cell].capacity:
+                if held.get(name, 0) + amount > capacity[name]:
+                    return f"{above} has {capacity[name]} {name}, of which {held.get(name, 0)} are held"
+        return None
+
+
+class Occupancy:
+    """Tallies of all leases, and what else is asked often. Follows from the leases and the cells, changed with both.
+
+    `crowded`: GPUs whose node has no room for their tasks. `now`: what leases hold that have started, cells that are
+    being vacated included. `later`: what they keep, and what others wait for; what a lease passes over to the one that
+    replaces it counts for that one. `replaced`: by the key of such a lease, the other one.
+    """
+
+    def __init__(self, cells: Cells, leases: Mapping[str, Entry]) -> None:
+        self.cells = cells
+        self.crowded = frozenset[str]()
+        self.now, self.later = Tally(), Tally()
+        self.replaced: dict[str, Entry] = {}
+        self.waiting: set[str] = set()
+        self.leaving: set[str] = set()
+        self.unplaced: set[str] = set()
+        self.by_app: dict[str, set[str]] = {}
+        self.by_id: dict[str, str] = {}
+        self.on_cell: dict[str, set[str]] = {}
+        self.ends: dict[float, set[str]] = {}
+        self._gpus_on: dict[tuple[str, str], int] = {}
+        for entry in leases.values():
+            self._note_replaced(entry, 1)
+        for entry in leases.values():
+            self._count(entry, 1)
+            self._note(entry, 1)
+
+    # Changes.
+
+    def change(self, before: Sequence[Entry], after: Sequence[Entry], leases: Mapping[str, Entry]) -> None:
+        """Leases have changed. `before`, `after`: those that did. `leases`: all, as they are after it."""
+        changed = {entry.key for entry in (*before, *after)}
+        replaced = {entry.leased.replaces for entry in (*before, *after)} - changed
+        # Whether they count later changes with the leases that replace them.
+        others = [leases[key] for key in sorted(key for key in replaced if key is not None) if key in leases]
+        for entry in (*before, *others):
+            self._count(entry, -1)
+        for entry in before:
+            self._note(entry, -1)
+            self._note_replaced(entry, -1)
+        for entry in after:
+            self._note(entry, 1)
+            self._note_replaced(entry, 1)
+        for entry in (*after, *others):
+            self._count(entry, 1)
+
+    def moved(self, cells: Cells, leases: Mapping[str, Entry], changed: Iterable[str]) -> "Occupancy":
+        """The occupancy of these leases with other cells, after leases of broken ones have ended. `changed`: the nodes
+        that differ; leases of other nodes are not looked at."""
+        if self.cells is not cells and any(self.in_or_around(node) for node in changed):
+            return Occupancy(cells, leases)
+        self.cells = cells
+        return self
+
+    def _count(self, entry: Entry, sign: int) -> None:
+        leased = entry.leased
+        if entry.is_started:
+            for holding in leased.holdings:
+                self.now.add(self.cells, holding, sign)
+                for gpu in () if holding.amounts else self.cells.gpus_in(holding.cell):
+                    self._on_node(entry.app, self.cells.gpus[gpu].machine, sign)
+        for holding in self._keeps(entry):
+            self.later.add(self.cells, holding, sign)
+
+    def _keeps(self, entry: Entry) -> Sequence[Holding]:
+        other = self.replaced.get(entry.key)
+        staying = entry.leased.staying
+        if other is None:
+            return staying
+        passed = passing(staying, other, self.cells)
+        return [holding for holding in staying if holding not in passed]
+
+    def _on_node(self, app: str, node: str, change: int) -> None:
+        count = self._gpus_on.get((app, node), 0) + change
+        if count:
+            self._gpus_on[app, node] = count
+        else:
+            del self._gpus_on[app, node]
+
+    def _note_replaced(self, entry: Entry, sign: int) -> None:
+        replaces = entry.leased.replaces
+        if replaces is None or entry.is_started:
+            return
+        if sign > 0:
+            self.replaced[replaces] = entry
+        else:
+            self.replaced.pop(replaces, None)
+
+    def _note(self, entry: Entry, sign: int) -> None:
+        key, leased = entry.key, entry.leased
+        change = set.add if sign > 0 else set.discard
+        if not entry.is_started:
+            change(self.waiting, key)
+        elif not entry.is_placed:
+            change(self.unplaced, key)
+        if leased.leaving:
+            change(self.leaving, key)
+        groups: list[tuple[dict, object]] = [(self.by_app, entry.app)]  # type: ignore[type-arg]
+        groups += [(self.on_cell, cell) for cell in leased.cells]
+        if leased.until is not None and entry.is_started:
+            groups.append((self.ends, leased.until))
+        for group, name in groups:
+            change(group.setdefault(name, set()), key)
+            if not group[name]:
+                del group[name]
+        if sign > 0:
+            self.by_id[entry.id] = key
+        else:
+            self.by_id.pop(entry.id, None)
+
+    # Questions.
+
+    def gpus_on(self, app: str, node: str) -> int:
+        """How many GPUs of a node an application leases as a whole, those that it is to vacate included."""
+        return self._gpus_on.get((app, node), 0)
+
+    def in_or_around(self, node: str) -> list[str]:
+        """The keys of the leases of cells in a node, or of cells that contain it, sorted."""
+        found: set[str] = set()
+        for cell in (*self.cells.paths.get(node, (node,)), *self._below(node)):
+            found |= self.on_cell.get(cell, set())
+        return sorted(found)
+
+    def _below(self, cell: str) -> Iterator[str]:
+        for part in self.cells.inside.get(cell, ()):
+            yield part
+            yield from self._below(part)
+
+    # What allocators are shown (see `yarn_plugin.decide.allocators.seen.Room`).
+
+    def is_free(self, gpu: str) -> bool:
+        """Whether nothing is leased of a usable GPU, nor a cell that contains it."""
+        cells = self.cells
+        if gpu in cells.broken or gpu in self.crowded:
+            return False
+        return not self.later.counts.get(gpu) and not self.later.has_whole(cells, gpu)
+
+    def free_in(self, cell: str | None = None) -> Iterator[str]:
+        """The free GPUs in a cell (None: in the pool), in the order of `Cells.gpus`."""
+        gpus = self.cells.gpus if cell is None else self.cells.gpus_in(cell)
+        return (gpu for gpu in gpus if self.is_free(gpu))
+
+    def left(self, cell: str) -> Resources:
+        """What can still be leased of a cell."""
+        if cell in self.cells.broken or self.later.has_whole(self.cells, cell):
+            return Resources()
+        left = self.cells[cell].capacity.as_dict()
+        for above in self.cells.paths[cell]:
+            held, capacity = self.later.totals.get(above, {}), self.cells[above].capacity
+            for name in left:
+                left[name] = min(left[name], max(capacity[name] - held.get(name, 0), 0))
+        return Resources.of(left)
+
+    def fits(self, holding: Holding) -> bool:
+        """Whether this can be leased now, alone."""
+        return self.refusal_of([holding]) is None
+
+    # Whether something fits. Both leave the tallies as they were.
+
+    def refusal_of(self, holdings: Sequence[Holding], replaced: Entry | None = None) -> str | None:
+        """Why these cannot be leased now, together; None: they can. `replaced`: the lease that passes its cells
+        over."""
+        cells = self.cells
+        for holding in holdings:
+            if holding.cell not in cells:
+                return f"{holding.cell}: it is no cell of this pool"
+            if holding.cell in cells.broken:
+                return f"{holding.cell}: it is broken"
+            if self.crowded and any(gpu in self.crowded for gpu in cells.gpus_in(holding.cell)):
+                return f"{holding.cell}: its node has no room for tasks"
+        passed = [] if replaced is None else _passing(replaced.leased.staying, holdings, cells)
+        return self._try(self.later, passed, holdings)
+
+    def can_start(self, gang: Sequence[Entry], passed: Mapping[str, Sequence[Holding]]) -> bool:
+        """Whether the cells of these leases are vacated, but for those that are passed over to them."""
+        removed = [holding for holdings in passed.values() for holding in holdings]
+        return self._try(self.now, removed, [held for entry in gang for held in entry.leased.holdings]) is None
+
+    def _try(self, tally: Tally, removed: Sequence[Holding], added: Sequence[Holding]) -> str | None:
+        done: list[tuple[Holding, int]] = []
+        reason = None
+        for holding in removed:
+            tally.add(self.cells, holding, -1)
+            done.append((holding, 1))
+        for holding in added:
+            reason = tally.refusal(self.cells, holding)
+            if reason is not None:
+                reason = f"{holding.cell}: {reason}"
+                break
+            tally.add(self.cells, holding)
+            done.append((holding, -1))
+        for holding, sign in reversed(done):
+            tally.add(self.cells, holding, sign)
+        return reason
+
+
+def passing(old: Sequence[Holding], new: Entry, cells: Cells) -> list[Holding]:
+    """What of these holdings passes over to a lease that replaces theirs: the same cells, and those in its cells."""
+    return _passing(old, new.leased.holdings, cells)
+
+
+def _passing(old: Sequence[Holding], new: Sequence[Holding], cells: Cells) -> list[Holding]:
+    mine = {holding.cell: not holding.amounts for holding in new}
+    return [
+        holding
+        for holding in old
+        if holding.cell in mine or any(mine.get(above, False) for above in cells.paths[holding.cell])
+    ]

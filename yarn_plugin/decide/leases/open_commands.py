@@ -1,0 +1,56 @@
+"""Questions, offers and problems without an answer, and what is issued again after a restart."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from yarn_plugin.decide.allocators import plan
+from yarn_plugin.decide.leases.book import Changes
+from yarn_plugin.decide.leases.state import Entry, Question
+from yarn_plugin.decide.pools.commands import Ask, Command, Offer
+
+
+def question(id: str, ask: plan.Ask, at: float) -> Question:
+    """An open question or offer."""
+    command = Offer(id, ask.app, ask.question, ask.by) if ask.is_offer else Ask(id, ask.app, ask.question, ask.by)
+    return Question(command, ask.by - at)
+
+
+def answer_by(asked: Question) -> float:
+    """Until when a question waits for its answer."""
+    return asked.command.bid_by if isinstance(asked.command, Offer) else asked.command.answer_by
+
+
+def still_open(
+    asked: Mapping[str, Question], answered: Iterable[str], apps: Iterable[str], at: float
+) -> dict[str, Question]:
+    """The questions that wait: not those to applications that have just `answered`, or are gone; nor overdue ones."""
+    silent, here = set(answered), set(apps)
+    return {
+        id: one
+        for id, one in asked.items()
+        if one.command.app not in silent and one.command.app in here and at < answer_by(one)
+    }
+
+
+def ask_again(asked: Mapping[str, Question], at: float) -> tuple[dict[str, Question], tuple[Command, ...]]:
+    """The open questions after a restart. Whoever is asked has the whole time again: it may not have received the
+    question, or could not answer while the arbiter was away."""
+    again = {id: replace(one, command=_with_time(one, at)) for id, one in asked.items()}
+    return again, tuple(one.command for one in again.values())
+
+
+def _with_time(asked: Question, at: float) -> Ask | Offer:
+    command, by = asked.command, at + asked.wait_s
+    return replace(command, bid_by=by) if isinstance(command, Offer) else replace(command, answer_by=by)
+
+
+def revoke_again(leases: Iterable[Entry], at: float, grace_s: float) -> Changes:
+    """The open revocations after a restart, with the whole grace period."""
+    changed: dict[str, Entry | None] = {}
+    commands: list[Command] = []
+    for entry in leases:
+        if entry.revoke is not None:
+            command = replace(entry.revoke, by=at + grace_s)
+            commands.append(command)
+            changed[entry.key] = replace(entry, leased=replace(entry.leased, by=command.by), revoke=command)
+    return Changes(changed, tuple(commands))

@@ -1,0 +1,112 @@
+"""The state of a ledger."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from yarn_plugin.decide.allocators.happenings import ClaimKey
+from yarn_plugin.decide.allocators.plan import Idle
+from yarn_plugin.decide.allocators.seen import Leased
+from yarn_plugin.decide.pools.commands import Ask, Offer, Revoke, Solve
+from yarn_plugin.model.journaled import Tagged
+from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.share import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A lease in the ledger. `id`: as applications know it. `said`: how many commands were about it.
+
+    While cells of it are revoked: `revoke`, the command, which is issued again after a restart; `revoked_at`; and
+    `lists_tell`, whether container lists tell when they are vacated (see `handover`; None: not looked at yet).
+
+    `is_placed`: it was seen in use, or is no longer expected to be; `listed_at`: when containers were last listed once
+    more before that is decided. `told_end`: the end of which the allocator was told that it comes.
+    """
+
+    leased: Leased
+    id: str
+    said: int = 0
+    revoke: Annotated[Revoke | None, Tagged()] = None
+    revoked_at: float | None = None
+    lists_tell: bool | None = None
+    is_placed: bool = False
+    listed_at: float | None = None
+    told_end: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The allocator's key."""
+        return self.leased.key
+
+    @property
+    def app(self) -> str:
+        """The application that holds it."""
+        return self.leased.claim[0]
+
+    @property
+    def is_started(self) -> bool:
+        """Whether its application was granted it."""
+        return self.leased.started_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """A node as the allocator knows it: its parent, its capacity, and which cells of it are broken."""
+
+    parent: str | None
+    capacity: Resources
+    broken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An open question or offer: the command, and how long it waits for an answer, in seconds."""
+
+    command: Annotated[Ask | Offer, Tagged()]
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An open problem: the allocator's key, and the command."""
+
+    key: str
+    command: Annotated[Solve, Tagged()]
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """An application uses more GPUs of a node than it leases. `since`: when that began. `listed_at`: when its
+    containers were last listed to be signalled."""
+
+    since: float
+    listed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """`leases`: by the allocator's key. `counter`: of ids. `has_begun`: the allocator has been told that the pool
+    began.
+
+    `claims` and `nodes`: as the allocator knows them. `asked`, `problems`: by the id of the command. `wakes`: by key.
+    `excess`: by "app node". `crowded`: free GPUs whose node has no room for their tasks now. `idle`: why cells are
+    free.
+    """
+
+    counter: int = 0
+    has_begun: bool = False
+    leases: Mapping[str, Entry] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    nodes: Mapping[str, KnownNode] = field(default_factory=dict)
+    asked: Mapping[str, Question] = field(default_factory=dict)
+    problems: Mapping[str, Problem] = field(default_factory=dict)
+    wakes: Mapping[str, float] = field(default_factory=dict)
+    excess: Mapping[str, Excess] = field(default_factory=dict)
+    crowded: tuple[str, ...] = ()
+    idle: Mapping[str, Idle] = field(default_factory=dict)
+
+
+def key_of(claim: Claim) -> ClaimKey:
+    """The key of a claim."""
+    return claim.app, claim.job

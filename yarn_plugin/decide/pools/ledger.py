@@ -1,0 +1,375 @@
+"""The controller of pools whose cells an allocator leases: the ledger executes, the allocator decides.
+
+One call, in order: cells that broke, claims that left, the input, what was vacated, what starts, what ends soon; then
+the allocator hears what happened, one event after the other, and its plans are executed; then the ends of leases that
+it did not keep, containers beyond leases, and the timer.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from yarn_plugin.decide.allocators import Allocator, happenings
+from yarn_plugin.decide.allocators.cells import Cells, cells_of
+from yarn_plugin.decide.allocators.happenings import ClaimKey, What
+from yarn_plugin.decide.allocators.plan import Plan, PlanError
+from yarn_plugin.decide.allocators.seen import Seen
+from yarn_plugin.decide.events import ContainersListed
+from yarn_plugin.decide.leases import ends, excess, handover, losses, open_commands, room
+from yarn_plugin.decide.leases.book import Book, Changes, LeasesSeen
+from yarn_plugin.decide.leases.claims import update
+from yarn_plugin.decide.leases.execution import execute
+from yarn_plugin.decide.leases.lifetime import end_all, start_vacated
+from yarn_plugin.decide.leases.occupancy import Occupancy
+from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.state import Entry, Ledger, Problem, key_of
+from yarn_plugin.decide.pools import inputs
+from yarn_plugin.decide.pools.commands import Command, SetTimer, Solve
+from yarn_plugin.decide.pools.controller import Kind, Registry
+from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, TimerDue
+from yarn_plugin.decide.pools.lease.settings import check_disjoint
+from yarn_plugin.decide.pools.view import View
+from yarn_plugin.model.auction import Release
+from yarn_plugin.model.causes import Cause, LeaseDropped, PoolSuperseded
+from yarn_plugin.model.journaled import Mutable, Tagged, parts_of
+from yarn_plugin.model.share import Claim, Pool
+from yarn_plugin.model.topology import Topology
+
+NEXT = "next"
+"""The key of the ledger's own timer."""
+
+WAKE = "wake/"
+"""The keys of an allocator's timers begin with it."""
+
+READS = frozenset({"claims", "topology", "use", "steering", "superseded"})
+
+MAX_PLANS = 1000
+"""Plans of one call. An allocator that causes more is taken to go round in circles."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """`allocator`: the name of the one that decides; `allocated`: its state."""
+
+    allocator: str
+    ledger: Ledger = field(default_factory=Ledger)
+    allocated: Annotated[Any, Tagged()] = None
+
+    def parts(self) -> tuple[Mutable, ...]:
+        """The mutable parts: those of the allocator's state."""
+        return parts_of(self.allocated)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What follows from the last call, for a controller that is kept: recognised by the values that it follows from."""
+
+    topology: Topology
+    cells: Cells
+    leases: Mapping[str, Entry]
+    occupancy: Occupancy
+
+
+class LedgerController:
+    """Leases the cells of a pool as an allocator plans (see the module)."""
+
+    def __init__(self, pool: str, settings: LedgerSettings, allocator: Allocator) -> None:
+        self._pool, self._settings, self._allocator = pool, settings, allocator
+        self.reads = READS | ({"node_used"} if settings.has_task_size else set())
+        self._known: _Known | None = None
+
+    def initial_state(self) -> LedgerState:
+        """A pool without leases."""
+        return LedgerState(self._settings.allocator, allocated=self._allocator.initial_state())
+
+    def report(self, state: LedgerState) -> object:
+        """The allocator's; the ledger itself is immutable."""
+        return self._allocator.report(state.allocated)
+
+    def advance(
+        self, state: LedgerState, view: View, at: float, what: Input
+    ) -> tuple[LedgerState, tuple[Command, ...]]:
+        """Take one input (see the module)."""
+        # An exception leaves no occupancy behind: it may have been changed in part.
+        known, self._known = self._known, None
+        if view.superseded is not None:
+            return self._end_all(state, PoolSuperseded(view.superseded))
+        ended: tuple[Command, ...] = ()
+        if state.allocator != self._settings.allocator:
+            state, ended = self._end_all(state, LeaseDropped("another allocator decides for the pool now"))
+        cells = (
+            known.cells
+            if known is not None and known.topology is view.topology
+            else cells_of_pool(view.topology, self._settings)
+        )
+        call = _Call(self._pool, self._settings, self._allocator, state, view, at, cells, known)
+        call.look()
+        call.take(what)
+        call.let_allocator_decide()
+        call.end_leases()
+        state, commands = call.ended()
+        self._known = _Known(view.topology, cells, state.ledger.leases, call.book.occupancy)
+        return state, (*ended, *commands)
+
+    def _end_all(self, state: LedgerState, cause: Cause) -> tuple[LedgerState, tuple[Command, ...]]:
+        """End all leases at once, and forget what the allocator knows: it begins anew, if it ever does."""
+        entries = state.ledger.leases.values()
+        changes, _ = end_all(entries, {entry.app: cause for entry in entries}, Cells())
+        timers = [SetTimer(NEXT, None), *(SetTimer(WAKE + key, None) for key in state.ledger.wakes)]
+        return replace(self.initial_state(), ledger=Ledger(state.ledger.counter)), (*changes.commands, *timers)
+
+
+def cells_of_pool(topology: Topology, settings: LedgerSettings) -> Cells:
+    """The cells that a pool leases."""
+    return cells_of(topology, settings.usable_gpus, settings.gpu_memory_mb)
+
+
+class _Call:
+    """One call of the controller: the ledger without its leases, which are in `book`; and the allocator's state."""
+
+    def __init__(
+        self,
+        pool: str,
+        settings: LedgerSettings,
+        allocator: Allocator,
+        state: LedgerState,
+        view: View,
+        at: float,
+        cells: Cells,
+        known: _Known | None,
+    ) -> None:
+        self._settings, self._allocator, self._view, self._at, self._cells = settings, allocator, view, at, cells
+        self._name, self._ledger, self._allocated = state.allocator, state.ledger, state.allocated
+        self._timers: list[Command] = []
+        occupancy = known.occupancy if known is not None and known.leases is state.ledger.leases else None
+        self.book = Book(pool, state.ledger, cells, occupancy)
+        self._steering = handover.Steering(
+            view.steering, {one.app: one.yarn_app for one in view.claims if one.is_registered and one.yarn_app}
+        )
+        self._in_use = handover.gpus_in_use(view.use, view.topology)
+        self._has_same_cells = occupancy is not None and occupancy.cells is cells
+
+    # What follows from the view.
+
+    def look(self) -> None:
+        """Take in cells and claims. An allocator that begins sees them; another one is told what changed."""
+        if not self._ledger.has_begun:
+            self.book.happened.append(happenings.Began())
+        changed_cells = self._take_cells()
+        claims = update(self._ledger.claims, self._view.claims)
+        self.book.apply(losses.end_gone(self.book.leases, self.book.occupancy, claims.gone))
+        self._ledger = replace(self._ledger, claims=claims.claims)
+        self._claims: dict[ClaimKey, Claim] = {key_of(claim): claim for claim in claims.claims}
+        self.book.occupancy.crowded = frozenset(self._ledger.crowded)
+        crowded = room.crowded(self.book.occupancy, self._view.node_used, self._settings)
+        self.book.occupancy.crowded = frozenset(crowded)
+        moved = sorted(set(crowded) ^ set(self._ledger.crowded))
+        self._ledger = replace(self._ledger, crowded=crowded)
+        if self._ledger.has_begun and (claims.changed or changed_cells or moved):
+            self.book.happened.append(happenings.Changed(claims.changed, (*changed_cells, *moved)))
+        self._ledger = replace(self._ledger, has_begun=True)
+
+    def _take_cells(self) -> tuple[str, ...]:
+        if self._has_same_cells:
+            return ()
+        occupancy, cells = self.book.occupancy, self._cells
+        nodes = losses.known_nodes(cells)
+        changed = losses.changed_nodes(self._ledger.nodes, nodes)
+        if changed:
+            self.book.apply(losses.break_cells(self.book.leases, occupancy, changed, cells))
+            self._ledger = replace(self._ledger, nodes=nodes)
+        self.book.occupancy = occupancy.moved(cells, self.book.leases, changed)
+        return changed
+
+    # What comes in.
+
+    def take(self, what: Input) -> None:
+        """Take one input, and all that its time brings."""
+        listed = None
+        match what:
+            case inputs.Restarted():
+                self._repeat()
+                self.book.happened.append(happenings.Restarted())
+            case inputs.Reconfigured():
+                self.book.happened.append(happenings.Reconfigured())
+            case TimerDue(key) if key.startswith(WAKE):
+                self._wake(key.removeprefix(WAKE))
+            case FromApp(app, Release() as release):
+                leases, occupancy, grace_s = self.book.leases, self.book.occupancy, self._settings.grace_s
+                self.book.apply(handover.release(leases, occupancy, self._in_use, app, release, self._at, grace_s))
+            case FromApp(app, message) if any(key[0] == app for key in self._claims):
+                self._close_questions([app])
+                self.book.happened.append(happenings.Answer(app, message))
+            case Outcome(_, "done", ContainersListed() as found):
+                listed = found.app
+                self._signal(found)
+            case Outcome(id) if id in self._ledger.problems:
+                self._solved(what)
+        self._close_questions(())
+        self._take_back(listed)
+        self._settle(list(self.book.occupancy.leaving))
+        self.book.apply(ends.expire(self.book.leases, self.book.occupancy, self._at, self._settings))
+
+    def _wake(self, key: str) -> None:
+        wakes = {other: due for other, due in self._ledger.wakes.items() if other != key}
+        self._ledger = replace(self._ledger, wakes=wakes)
+        self.book.happened.append(happenings.Due(key))
+
+    def _solved(self, what: Outcome) -> None:
+        problems = dict(self._ledger.problems)
+        key = problems.pop(what.id).key
+        self._ledger = replace(self._ledger, problems=problems)
+        self.book.happened.append(happenings.Solved(key, what.kind, what.result, what.error))
+
+    def _repeat(self) -> None:
+        leases = [self.book.leases[key] for key in sorted(self.book.occupancy.leaving)]
+        self.book.apply(open_commands.revoke_again(leases, self._at, self._settings.grace_s))
+        asked, commands = open_commands.ask_again(self._ledger.asked, self._at)
+        self._ledger = replace(self._ledger, asked=asked)
+        problems = [one.command for one in self._ledger.problems.values()]
+        self.book.apply(Changes(commands=(*commands, *problems)))
+
+    def _close_questions(self, answered: list[str] | tuple[()]) -> None:
+        if self._ledger.asked:
+            apps = {app for app, _ in self._claims}
+            still = open_commands.still_open(self._ledger.asked, answered, apps, self._at)
+            self._ledger = replace(self._ledger, asked=still)
+
+    def _take_back(self, listed: str | None) -> None:
+        within = self._settings.place_within_s
+        for key in sorted(self.book.occupancy.unplaced) if within else ():
+            entry, occupancy = self.book.leases[key], self.book.occupancy
+            self.book.apply(
+                handover.take_back(entry, occupancy, self._in_use, self._steering, listed, self._at, within)
+            )
+
+    def _signal(self, found: ContainersListed) -> None:
+        if self._view.steering and found.app in self._steering.yarn_apps:
+            known, leases, occupancy = self._ledger.excess, self.book.leases, self.book.occupancy
+            signals = excess.signal(known, leases, occupancy, found, self._view.topology, self._at)
+            self.book.apply(Changes(commands=signals))
+
+    def _settle(self, leaving: list[str]) -> None:
+        """End what is vacated of these leases, then start what waited for it."""
+        entries = [self.book.leases[key] for key in leaving]
+        for entry in sorted(entries, key=lambda one: (one.leased.by or 0.0, one.key)):
+            self.book.apply(handover.end_vacated(entry, self.book.occupancy, self._in_use, self._at))
+        while self.book.occupancy.waiting:
+            started = start_vacated(self.book.leases, self.book.occupancy, self._at, self._settings.grace_s)
+            if not started.leases:
+                break
+            self.book.apply(started)
+
+    # What the allocator decides.
+
+    def let_allocator_decide(self) -> None:
+        """Tell the allocator what happened, and execute its plans, until nothing more happens.
+
+        Raises:
+            PlanError: it asks for what cannot be, or never comes to rest.
+        """
+        count = 0
+        while self.book.happened:
+            count += 1
+            if count > MAX_PLANS:
+                raise PlanError(f"{MAX_PLANS} plans at one time, and more happens: the allocator does not come to rest")
+            self._tell(self.book.happened.pop(0))
+
+    def _tell(self, what: What) -> None:
+        before = set(self.book.occupancy.leaving)
+        self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), what)
+        execute(self.book, plan, self._claims, self._at, self._settings.grace_s)
+        self._send(plan)
+        self._settle(sorted(self.book.occupancy.leaving - before))
+
+    def _seen(self) -> Seen:
+        leases, occupancy = LeasesSeen(self.book.leases), self.book.occupancy
+        return Seen(self._at, self._settings.seed, self._cells, self._claims, leases, occupancy)
+
+    def _send(self, plan: Plan) -> None:
+        for ask in plan.ask:
+            if not any(app == ask.app for app, _ in self._claims):
+                raise PlanError(f"ask {ask.app!r}: it has no claim")
+        asked = {id: open_commands.question(id, ask, self._at) for ask in plan.ask if (id := self.book.new_id())}
+        problems: dict[str, Problem] = {}
+        if plan.solve is not None:
+            command = Solve(self.book.new_id(), plan.solve.problem)
+            problems[command.id] = Problem(plan.solve.key, command)
+        questions, solves = [one.command for one in asked.values()], [one.command for one in problems.values()]
+        self.book.apply(Changes(commands=(*questions, *solves)))
+        wakes = {**self._ledger.wakes, **{wake.key: wake.at for wake in plan.wake}}
+        self._timers += [SetTimer(WAKE + wake.key, wake.at) for wake in plan.wake]
+        self._ledger = replace(
+            self._ledger,
+            asked={**self._ledger.asked, **asked},
+            problems={**self._ledger.problems, **problems},
+            wakes={key: due for key, due in wakes.items() if due is not None},
+            idle=self._ledger.idle if plan.idle is None else dict(plan.idle),
+        )
+
+    # The end of the call.
+
+    def end_leases(self) -> None:
+        """Revoke leases that were not kept by their end; then look for containers beyond leases."""
+        before = set(self.book.occupancy.leaving)
+        self.book.apply(ends.lapse(self.book.leases, self.book.occupancy, self._at, self._settings))
+        self._settle(sorted(self.book.occupancy.leaving - before))
+        self.let_allocator_decide()
+        found, commands = excess.find_excess(
+            self._ledger.excess,
+            self.book.leases,
+            self.book.occupancy,
+            self._in_use,
+            self._steering,
+            self._at,
+            self._settings.grace_s,
+        )
+        self._ledger = replace(self._ledger, excess=found)
+        self.book.apply(Changes(commands=commands))
+
+    def ended(self) -> tuple[LedgerState, tuple[Command, ...]]:
+        """The state and the commands of the call."""
+        due = min((time for time in self._deadlines() if time > self._at), default=None)
+        state = LedgerState(self._name, self.book.ledger(self._ledger), self._allocated)
+        return state, (*self.book.commands, *self._timers, SetTimer(NEXT, due))
+
+    def _deadlines(self) -> Iterator[float]:
+        book, settings = self.book, self._settings
+        yield from ends.deadlines(book.leases, book.occupancy, settings)
+        for key in book.occupancy.leaving:
+            if (by := book.leases[key].leased.by) is not None:
+                yield by
+        for key in book.occupancy.unplaced if settings.place_within_s else ():
+            entry = book.leases[key]
+            began = entry.leased.started_at if entry.listed_at is None else entry.listed_at
+            if began is not None:
+                yield began + settings.place_within_s
+        for one in self._ledger.excess.values():
+            yield excess.next_list(one, settings.grace_s)
+        for asked in self._ledger.asked.values():
+            yield open_commands.answer_by(asked)
+
+
+def _make(pool: Pool, registry: Registry) -> LedgerController:
+    settings = pool.parameters
+    assert isinstance(settings, LedgerSettings)
+    kind = registry.allocator(settings.allocator)
+    return LedgerController(pool.name, settings, kind.make(settings.settings, registry.allocators))
+
+
+def _messages(pool: Pool, registry: Registry) -> frozenset[str]:
+    """The messages that the pool's allocator accepts."""
+    settings = pool.parameters
+    known = registry.allocators.get(settings.allocator) if isinstance(settings, LedgerSettings) else None
+    return frozenset() if known is None else known.messages
+
+
+KIND = Kind(
+    "ledger",
+    _make,
+    {"ledger/1": LedgerState, "ledger.settings/1": LedgerSettings},
+    parameters=LedgerSettings,
+    messages=frozenset({"lease.release"}),
+    messages_of=_messages,
+    check_pools=check_disjoint,
+)
