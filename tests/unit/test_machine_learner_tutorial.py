@@ -30,6 +30,7 @@ def has_line(said, line):
     return any(re.match(pattern, one) for one in said.splitlines())
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(LIMIT_S)
 def test_the_tutorial_runs_as_printed(tmp_path):
     steps = blocks(TUTORIAL)
