@@ -2,16 +2,17 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from themis_agent import command_words
-from themis_agent.agent.settings import Settings
+from themis_agent.agent.settings import Constraint, Settings
 from themis_agent.search import bracket_sizes
 from themis_agent.trial.store import store_at
+from themis_agent.trial.wire import MAX_METRICS
 from yarn_plugin.api.jobs import JobList
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
@@ -126,18 +127,23 @@ class AppFile(Section):
     ]
     command: str | list[str]
     metric: Annotated[str, _METRIC] = "loss"
+    metrics: Annotated[tuple[Annotated[str, _METRIC], ...], Field(max_length=MAX_METRICS)] = ()
+    constraints: tuple[str, ...] = ()
     direction: Literal["minimize", "maximize"] = "minimize"
-    algorithm: Literal["hyperband", "successive_halving", "curve_stopping", "plain"] = "hyperband"
+    algorithm: Literal["hyperband", "successive_halving", "asha", "curve_stopping", "plain"] = "hyperband"
     max_steps: Annotated[int, Field(ge=1, le=10**9)]
     eta: Annotated[int, Field(ge=2, le=16)] = 3
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] | None = None
     patience: Annotated[int, Field(ge=0)] = 0
     target: float | None = None
+    trial_timeout_s: Annotated[float, Field(gt=0)] | None = None
     max_time_s: Annotated[float, Field(gt=0)] | None = None
     step_s: Annotated[float, Field(gt=0)] | None = None
     speeds: dict[str, Annotated[float, Field(gt=0, le=1000)]] = Field(default={})
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    sampler: Literal["random", "tpe"] = "random"
+    sampler: Literal["random", "tpe", "gp", "qmc", "grid"] = "random"
+    sampler_options: dict[str, Value] = Field(default={})
+    warm_start: tuple[str, ...] = ()
     retries: Annotated[int, Field(ge=0, le=100)] = 1
     gpus_per_trial: GpusPerTrial = GpusPerTrial()
     memory_mb: Annotated[int, Field(ge=64)] = 2048
@@ -179,6 +185,8 @@ class AppFile(Section):
         """How many trials there are; Hyperband's follow from `max_steps` and `eta`."""
         if self.algorithm == "hyperband":
             return sum(size.trials for size in bracket_sizes(self.max_steps, self.eta))
+        if self.sampler == "grid" and self.trials is None:
+            return len(combinations(self.space))
         return self.trials or 1
 
     def settings(self) -> Settings:
@@ -198,6 +206,8 @@ class AppFile(Section):
             step_gpus=self.gpus_per_trial.step,
             step_s=self.step_s,
             grace_s=self.grace_s,
+            constraints=tuple(map(constraint, self.constraints)),
+            trial_timeout_s=self.trial_timeout_s,
             speeds=tuple(sorted(self.speeds.items())),
             rules=2,
         )
@@ -222,11 +232,29 @@ def read(values: Mapping[str, Any], where: str) -> AppFile:
     try:
         app = validate(AppFile, values, where, keys_in="docs/training.md")
     except FileError as problem:
-        found = "; ".join(_conflicts(values))
-        raise FileError(f"{problem}; {found}" if found else str(problem)) from None
-    if found := "; ".join(_conflicts(app.model_dump())):
-        raise FileError(f"{where}: {found}")
+        if kind := kind_of(values):
+            raise FileError(f"{where}: {kind}, not a search") from None
+        found = list(_conflicts(values))
+        raise FileError("; ".join([str(problem), *found]), where, [*problem.invalid, *found]) from None
+    if found := list(_conflicts(app.model_dump())):
+        raise FileError(f"{where}: {'; '.join(found)}", where, found)
     return app
+
+
+_KINDS = {
+    "nodes": "describes a cluster, which `yarn-plugin simulate --cluster` reads",
+    "machines": "describes a cluster with GPUs, which `yarn-plugin simulate --cluster` reads",
+    "generate": "describes a workload, which `yarn-plugin simulate --workload` reads",
+    "apps": "describes applications that train, which `yarn-plugin simulate --workload` reads",
+    "pools": "configures an arbiter, which `yarn-plugin arbiter --config` reads",
+}
+
+
+def kind_of(values: Mapping[str, Any]) -> str:
+    """What a file is that has none of a search's required fields; "" if that is not known."""
+    if {"name", "command", "space", "max_steps"} & values.keys():
+        return ""
+    return next((said for key, said in _KINDS.items() if key in values), "")
 
 
 def _conflicts(given: Mapping[str, Any]) -> Iterator[str]:
@@ -235,6 +263,8 @@ def _conflicts(given: Mapping[str, Any]) -> Iterator[str]:
     dimensions = {name: one for name, one in space.items() if isinstance(one, dict)} if isinstance(space, dict) else {}
     yield from _number_of_trials(given)
     yield from _patterns(given)
+    yield from _constraints(given)
+    yield from _sampler(given, dimensions)
     yield from _command(given.get("command"), dimensions)
     for name, dimension in dimensions.items():
         yield from _condition(name, dimension, dimensions)
@@ -262,7 +292,11 @@ def _number_of_trials(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"max_steps {steps}: Hyperband with eta {eta} needs {needed} trials; must be at most {MAX_TRIALS}"
         elif needed is not None and trials is not None and trials != needed:
             yield f"trials {trials!r}: Hyperband with max_steps {steps} and eta {eta} has {needed}; leave it out"
-    elif trials is None and algorithm in ("successive_halving", "curve_stopping", "plain"):
+    elif (
+        trials is None
+        and given.get("sampler") != "grid"
+        and algorithm in ("successive_halving", "asha", "curve_stopping", "plain")
+    ):
         yield f"trials: required by the algorithm {algorithm}"
 
 
@@ -284,6 +318,91 @@ def _patterns(given: Mapping[str, Any]) -> Iterator[str]:
             return
         if "loss" not in groups:
             yield f"loss_pattern {pattern!r}: needs a group named loss, such as loss=(?P<loss>[0-9.]+)"
+
+
+_CONSTRAINT = re.compile(r"\s*(?P<metric>.+?)\s*(?P<kind><=|>=)\s*(?P<limit>\S+)\s*")
+
+
+def constraint(text: str) -> Constraint:
+    """A constraint such as "latency_ms <= 20".
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _CONSTRAINT.fullmatch(text)
+    try:
+        limit = float(found["limit"]) if found is not None else math.nan
+    except ValueError:
+        limit = math.nan
+    if found is None or not math.isfinite(limit):
+        raise ValueError("must be a metric, <= or >=, and a number, such as 'latency_ms <= 20'")
+    return Constraint(found["metric"], limit, found["kind"] == "<=")
+
+
+def _constraints(given: Mapping[str, Any]) -> Iterator[str]:
+    texts, metrics = given.get("constraints"), given.get("metrics")
+    known = list(metrics) if isinstance(metrics, list | tuple) else []
+    for text in texts if isinstance(texts, list | tuple) else ():
+        try:
+            name = constraint(str(text)).metric
+        except ValueError as problem:
+            yield f"constraints {text!r}: {problem}"
+            continue
+        if name not in known:
+            yield f"constraints {text!r}: {name} is not in metrics; it has {', '.join(known) or 'nothing'}"
+    if texts and given.get("algorithm") == "curve_stopping":
+        yield "constraints: not with curve_stopping, which goes by the curve of the metric alone"
+
+
+def _sampler(given: Mapping[str, Any], space: Mapping[str, Any]) -> Iterator[str]:
+    name, options = given.get("sampler", "random"), given.get("sampler_options")
+    if name == "grid":
+        for parameter, one in space.items():
+            if one.get("type") == "float":
+                yield f"space.{parameter}: the sampler grid needs choices, or an int; a float has too many values"
+    elif isinstance(name, str) and (name != "random" or options):
+        # Optuna takes most of a second to import.
+        from themis_agent.samplers import problems
+
+        yield from problems(name, options if isinstance(options, dict) else {})
+
+
+def combinations(space: Mapping[str, AnyDimension]) -> list[Parameters]:
+    """All that a space without floats has, in order: a parameter whose condition does not hold is left out."""
+    found: list[Parameters] = [{}]
+    for name in in_order(space):
+        dimension, longer = space[name], []
+        for one in found:
+            if all(other in one and one[other] == value for other, value in dimension.when.items()):
+                longer += [{**one, name: value} for value in _values(dimension)]
+            else:
+                longer.append(one)
+        found = longer[:MAX_TRIALS]
+    return found
+
+
+def _values(dimension: AnyDimension) -> list[Value]:
+    match dimension:
+        case CategoricalDimension():
+            return dimension.choices
+        case IntDimension():
+            return list(range(dimension.low, dimension.high + 1)[:MAX_TRIALS])
+        case FloatDimension():
+            raise ValueError("a float has too many values")
+
+
+def in_order(space: Mapping[str, AnyDimension]) -> list[str]:
+    """The parameters of a space, each after those that its condition looks at."""
+    ordered: list[str] = []
+
+    def add(names: Iterable[str]) -> None:
+        for name in names:
+            if name not in ordered:
+                add(space[name].when)
+                ordered.append(name)
+
+    add(space)
+    return ordered
 
 
 def _command(command: object, space: Mapping[str, Any]) -> Iterator[str]:

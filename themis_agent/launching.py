@@ -55,6 +55,7 @@ def launch_spec(app: AppFile, folder: Folder, url: str, command: StartTrial, pla
         token_file=folder.place_of(folder.token_file),
         env=environment(app, parameters),
         metric=app.metric,
+        metrics=list(app.metrics),
         loss_pattern=app.loss_pattern,
         report_timeout_s=app.report_timeout_s,
     )

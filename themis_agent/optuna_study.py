@@ -200,6 +200,27 @@ class StudyMirror:
             study.tell(stored.number, metric, ended, skip_if_finished=True)
 
 
+def study_of(app: AppFile, state: State, curves: Mapping[str, Sequence[tuple[float, float]]]) -> optuna.Study:
+    """A search as a study in memory. `curves`: (step, metric) of each trial."""
+    study = optuna.create_study(study_name=app.name, direction=app.direction)
+    for trial in state.trials.values():
+        if trial.parameters is None:
+            continue
+        parameters: Parameters = json.loads(trial.parameters)
+        ended, metric = _ENDED.get(trial.fate, StudyState.RUNNING), state.metric(trial)
+        study.add_trial(
+            optuna.create_trial(
+                state=StudyState.FAIL if ended is StudyState.COMPLETE and metric is None else ended,
+                params=parameters,
+                distributions=distributions(app.space, parameters),
+                value=metric if ended is StudyState.COMPLETE else None,
+                intermediate_values={int(step): value for step, value in curves.get(trial.id, ())},
+                user_attrs={NAME: trial.id, "bracket": trial.bracket, "rung": trial.rung},
+            )
+        )
+    return study
+
+
 def _same(written: TrialState | None, trial: TrialState) -> bool:
     """Whether nothing has changed that the study shows."""
     return written is not None and all(

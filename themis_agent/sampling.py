@@ -1,47 +1,69 @@
 """Draws the parameters of trials, with Optuna's samplers.
 
-The parameters of a trial depend on the seed and its number, and with the sampler `tpe` on the trials that have ended:
-so a restarted agent draws the same again.
+The parameters of a trial depend on the seed and its number, and with the samplers `tpe` and `gp` on the trials that
+have ended: so a restarted agent draws the same again.
 """
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import optuna
 
+from themis_agent import samplers
 from themis_agent.agent.commands import SampleTrial
 from themis_agent.agent.events import Sampled
-from themis_agent.agent.state import State, TrialState
-from themis_agent.app_file import AnyDimension, AppFile, CategoricalDimension, FloatDimension, IntDimension, Parameters
+from themis_agent.agent.state import State
+from themis_agent.app_file import (
+    AnyDimension,
+    AppFile,
+    CategoricalDimension,
+    FloatDimension,
+    IntDimension,
+    Parameters,
+    combinations,
+    in_order,
+)
+from themis_agent.warm_start import Earlier, best_of
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 Distributions = dict[str, optuna.distributions.BaseDistribution]
 
 
-def sample(app: AppFile, number: int, state: State) -> Parameters:
-    """The parameters of the trial with this number, from 0."""
-    seed = (app.seed * 1_000_003 + number) % 2**32
-    study = optuna.create_study(direction=app.direction, sampler=_sampler(app, seed))
-    if app.sampler == "tpe":
+def sample(app: AppFile, number: int, state: State, earlier: Sequence[Earlier] = ()) -> Parameters:
+    """The parameters of the trial with this number, from 0. `earlier`: the trials of its warm start."""
+    enqueued = [*app.enqueue, *(one.parameters for one in best_of(app, earlier))]
+    if app.sampler == "grid" and number >= len(app.enqueue):
+        found = combinations(app.space)
+        return found[(number - len(app.enqueue)) % len(found)]
+    # Without what ended, a quasi-random sequence goes on from what was drawn before.
+    replays = app.sampler == "qmc"
+    seed = app.seed if replays else (app.seed * 1_000_003 + number) % 2**32
+    study = optuna.create_study(
+        direction=app.direction, sampler=samplers.make(app.sampler, app.sampler_options, seed % 2**32)
+    )
+    if app.sampler not in ("random", "qmc"):
+        study.add_trials([_trial(app, one.parameters, one.metric) for one in earlier])
         study.add_trials(
-            [_ended(app, state, one) for one in state.trials.values() if one.fate in ("complete", "pruned")]
+            [
+                _trial(app, json.loads(one.parameters or "{}"), state.metric(one))
+                for one in state.trials.values()
+                if one.fate in ("complete", "pruned")
+            ]
         )
-    if number < len(app.enqueue):
-        study.enqueue_trial(app.enqueue[number])
+    if number < len(enqueued):
+        study.enqueue_trial(enqueued[number])
+    for _ in range(number - len(enqueued) if replays else 0):
+        trial = study.ask()
+        suggested(trial, app.space)
+        study.tell(trial, 0.0)
     return suggested(study.ask(), app.space)
 
 
-def sampled(app: AppFile, command: SampleTrial, state: State) -> Sampled:
+def sampled(app: AppFile, command: SampleTrial, state: State, earlier: Sequence[Earlier] = ()) -> Sampled:
     """What came of the command: the parameters of its trial."""
-    return Sampled(command.trial, json.dumps(sample(app, command.number, state)))
-
-
-def _sampler(app: AppFile, seed: int) -> optuna.samplers.BaseSampler:
-    if app.sampler == "random":
-        return optuna.samplers.RandomSampler(seed)
-    return optuna.samplers.TPESampler(seed=seed, constant_liar=False)
+    return Sampled(command.trial, json.dumps(sample(app, command.number, state, earlier)))
 
 
 def suggested(trial: optuna.Trial, space: Mapping[str, AnyDimension]) -> Parameters:
@@ -61,20 +83,6 @@ def suggested(trial: optuna.Trial, space: Mapping[str, AnyDimension]) -> Paramet
     return found
 
 
-def in_order(space: Mapping[str, AnyDimension]) -> list[str]:
-    """The parameters of a space, each after those that its condition looks at."""
-    ordered: list[str] = []
-
-    def add(names: Iterable[str]) -> None:
-        for name in names:
-            if name not in ordered:
-                add(space[name].when)
-                ordered.append(name)
-
-    add(space)
-    return ordered
-
-
 def distributions(space: Mapping[str, AnyDimension], parameters: Iterable[str]) -> Distributions:
     """The distributions of these parameters, as Optuna stores them."""
     return {name: _distribution(space[name]) for name in parameters}
@@ -90,10 +98,7 @@ def _distribution(dimension: AnyDimension) -> optuna.distributions.BaseDistribut
             return optuna.distributions.CategoricalDistribution(dimension.choices)
 
 
-def _ended(app: AppFile, state: State, trial: TrialState) -> optuna.trial.FrozenTrial:
-    parameters: Parameters = json.loads(trial.parameters or "{}")
+def _trial(app: AppFile, parameters: Parameters, metric: float | None) -> optuna.trial.FrozenTrial:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return optuna.create_trial(
-            params=parameters, distributions=distributions(app.space, parameters), value=state.metric(trial)
-        )
+        return optuna.create_trial(params=parameters, distributions=distributions(app.space, parameters), value=metric)

@@ -108,7 +108,9 @@ def translated(trial: str, epoch: int, launcher: int, event: wire.AnyEvent) -> e
         case wire.Started():
             return events.LauncherStarted(trial, epoch, event.host, event.port, launcher)
         case wire.Reported():
-            return events.Reported(trial, epoch, float(event.step), event.loss if math.isfinite(event.loss) else None)
+            others = tuple(sorted(event.metrics.items()))
+            metric = event.loss if math.isfinite(event.loss) else None
+            return events.Reported(trial, epoch, float(event.step), metric, others)
         case wire.LogRead():
             return events.LogRead(trial, epoch, event.name, event.steps)
         case wire.Profiled():

@@ -19,7 +19,9 @@ class BadInputError(ReportedError):
     exit_code = 2
 
     def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"{field} {value!r}: {expected}")
+        # None and a flag's truth are Python's: the user has written neither.
+        is_shown = value is not None and not (isinstance(value, bool) and field.startswith("--"))
+        super().__init__(f"{field} {value!r}: {expected}" if is_shown else f"{field}: {expected}")
         self.field, self.value, self.expected = field, value, expected
 
 

@@ -10,22 +10,25 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ModelWrapValidatorHa
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from yarn_plugin.errors import ReportedError, os_reason
-from yarn_plugin.validation import expectation
+from yarn_plugin.field_problems import field_problems
 
 Model = TypeVar("Model", bound=BaseModel)
 
-MAX_PROBLEMS, MAX_VALUE_LENGTH = 10, 200
-"""How many invalid fields of a file are reported, and how many characters of each value."""
+MAX_PROBLEMS = 10
+"""How many invalid fields of a file one line reports."""
 
 NESTED_TOO_DEEP = "too many levels of lists and tables; must have at most a few hundred"
 
-_SHORT_NAME = re.compile(r"[\w./-]{1,100}")
-
 
 class FileError(ReportedError):
-    """A file cannot be used."""
+    """A file cannot be used. `where`: its name. `invalid`: all that is wrong in it, a text each; none if it cannot be
+    read at all."""
 
     exit_code = 2
+
+    def __init__(self, message: str, where: str = "", invalid: Collection[str] = ()) -> None:
+        super().__init__(message)
+        self.where, self.invalid = where, list(invalid)
 
 
 class Section(BaseModel):
@@ -130,49 +133,22 @@ def validate(
     try:
         return model.model_validate(values, context=context)
     except ValidationError as problem:
-        has_unknown = any(error["type"] == "extra_forbidden" for error in problem.errors())
-        hint = f"; {keys_in} lists all keys" if keys_in and has_unknown else ""
-        raise FileError(f"{where}: {invalid_fields(problem, values)}{hint}") from None
+        problems = field_problems(problem, model, values)
+        is_puzzling = any(one.endswith("unknown key") for one in problems)
+        hint = [f"{keys_in} lists all keys"] if keys_in and is_puzzling else []
+        raise FileError(f"{where}: {'; '.join([*_first(problems), *hint])}", where, [*problems, *hint]) from None
     except RecursionError:
         raise FileError(f"{where}: {NESTED_TOO_DEEP}") from None
 
 
-def invalid_fields(problem: ValidationError, values: object = None) -> str:
+def invalid_fields(problem: ValidationError, values: object = None, model: type[BaseModel] | None = None) -> str:
     """The invalid fields as one line: field, value, and what is expected; at most `MAX_PROBLEMS` of them.
 
-    `values`: what was validated; items of its lists are then called by their `name`.
+    `values`, `model`: see `field_problems`.
     """
-    errors = problem.errors()
-    parts = [_invalid_field(dict(error), values) for error in errors[:MAX_PROBLEMS]]
-    if len(errors) > MAX_PROBLEMS:
-        parts.append(f"and {len(errors) - MAX_PROBLEMS} more")
-    return "; ".join(parts)
+    return "; ".join(_first(field_problems(problem, model, values)))
 
 
-def _invalid_field(error: dict[str, Any], values: object) -> str:
-    value, kind = error.get("input"), error["type"]
-    has_value = isinstance(value, str | int | float | bool) and kind != "extra_forbidden"
-    shown = f" {_shortened(value)}" if has_value else ""
-    field = f"{_field(error['loc'], values)}{shown}"
-    return f"{field}: {expectation(error)}" if field else expectation(error)
-
-
-def _field(location: tuple[int | str, ...], values: object) -> str:
-    """The path of a field, such as `pools.sql.grace_s` or, in a list of items without names, `nodes #1.hosts #2`."""
-    path = ""
-    for place, step in enumerate(location):
-        try:
-            values = values[step]  # type: ignore[index]
-        except (LookupError, TypeError):
-            values = None
-        if isinstance(step, str):
-            path += f".{step}" if path else step
-            continue
-        name = values.get("name") if isinstance(values, dict) and location[place + 1 :] != ("name",) else None
-        path += f".{name}" if isinstance(name, str) and _SHORT_NAME.fullmatch(name) else f" #{step + 1}"
-    return path
-
-
-def _shortened(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}..."
+def _first(problems: list[str]) -> list[str]:
+    more = len(problems) - MAX_PROBLEMS
+    return [*problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]

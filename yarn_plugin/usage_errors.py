@@ -4,6 +4,7 @@ import re
 
 import click
 
+from yarn_plugin.field_problems import near
 from yarn_plugin.validation import one_of
 
 _WRONG_VALUE = re.compile(r"(?P<value>'.*'|\S+) is not (?:a valid |in the range |one of |').*")
@@ -22,6 +23,10 @@ def _message(error: click.ClickException) -> str:
             return f"{_name(parameter)}: required"
         case click.BadParameter(param=click.Parameter() as parameter):
             return f"{_name(parameter)}{_invalid_value(parameter, _plain(error.message))}"
+        case click.exceptions.NoSuchCommand(ctx=click.Context(command=click.Group() as group) as context):
+            return f"{_plain(error.message)}{near(error.command_name, group.list_commands(context))}"
+        case click.NoSuchOption():
+            return f"{_plain(error.message)}{near(error.option_name, error.possibilities or ())}"
         case _:
             return _plain(error.format_message())
 
@@ -58,5 +63,5 @@ def _range(kind: click.IntRange | click.FloatRange) -> str:
 
 def _plain(message: str) -> str:
     """A message on one line, without capital and final period."""
-    line = " ".join(message.split()).removesuffix(".").replace(". Did you mean", "; did you mean")
+    line = " ".join(message.split()).removesuffix(".")
     return f"{line[:1].lower()}{line[1:]}"

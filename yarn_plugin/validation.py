@@ -19,6 +19,10 @@ _EXPECTED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "string_too_long": lambda context: f"must have at most {count(context['max_length'], 'character')}",
     "too_short": lambda context: f"must have at least {count(context['min_length'], 'item')}",
     "too_long": lambda context: f"must have at most {count(context['max_length'], 'item')}",
+    "union_tag_invalid": lambda context: (
+        f"its {context['discriminator'].strip(chr(39))} must be one of {context['expected_tags']}"
+    ),
+    "union_tag_not_found": lambda context: f"its {context['discriminator'].strip(chr(39))} is required",
     "value_error": lambda context: str(context["error"]),
 }
 """By the type of the error; the values take its context."""

@@ -90,6 +90,7 @@ PUBLISHED = (
     "yarn_plugin.errors",
     "yarn_plugin.console",
     "yarn_plugin.control_characters",
+    "yarn_plugin.field_problems",
     "yarn_plugin.files",
     "yarn_plugin.quantities",
     "yarn_plugin.toml_files",

@@ -121,7 +121,7 @@ def test_a_file_of_another_kind_is_refused_in_one_line(files, capsys, change, sa
 
 def test_a_trace_without_costs_needs_some(files, capsys):
     assert invoke("plan", files / "rank-0.json") == 2
-    assert "--costs None: required, as the trace has no costs" in capsys.readouterr().err
+    assert "--costs: required, as the trace has no costs" in capsys.readouterr().err
 
 
 def test_files_keep_everything(files):

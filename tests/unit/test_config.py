@@ -94,7 +94,7 @@ def test_an_unknown_key_is_refused(tmp_path):
         (LEASED + LEASED.replace("gpu", "more"), "pools: pool more: parameters.partition '': pool gpu would lease"),
         ("pools = 3", "pools 3: must be a list"),
         ("poll = 3", "poll 3: must be a table"),
-        ('[tenants]\n"a b" = ["ann"]', "tenants.a b.[key] 'a b': must be 1 to 100 letters, digits or"),
+        ('[tenants]\n"a b" = ["ann"]', "tenants.a b 'a b': must be 1 to 100 letters, digits or"),
         ('[tenants]\nvision = "ann"', "tenants.vision 'ann': must be a list"),
         ("watchdog_s = \n", "not TOML: line 1, column 14: invalid value"),
         ("[poll]\napps_s = [", "not TOML: line 2, column 11: invalid value"),

@@ -6,6 +6,7 @@ import pytest
 
 from tests.html_checks import Parsed, checked
 from yarn_plugin.report import (
+    Axis,
     Badge,
     Bar,
     BarChart,
@@ -28,16 +29,21 @@ from yarn_plugin.report import (
     Moment,
     Node,
     Page,
+    ParallelChart,
+    PlaneChart,
+    Point,
     Row,
     Sample,
     Section,
     Series,
     SideBySide,
     Span,
+    Strand,
     Table,
     Text,
     TimeChart,
     TreeChart,
+    axis_of,
     render,
 )
 from yarn_plugin.report.distribution import quantile
@@ -70,6 +76,8 @@ EMPTY: tuple[Block, ...] = (
     Distribution("d", "s", ()),
     Distribution("d", "s", (Sample("x", ()),)),
     CurveChart("c", "step", "loss", (Curve("x", ()),)),
+    ParallelChart("p", (Axis("x"), Axis("y")), ()),
+    PlaneChart("p", Axis("x"), Axis("y"), ()),
     Table((Column("a"),), ()),
     Entries(()),
     KeyFigures(()),
@@ -96,6 +104,9 @@ ONE: tuple[Block, ...] = (
     Distribution("d", "s", (Sample("x", (1.0,)),)),
     Distribution("d", "s", (Sample("x", (0.0,)),), goal=(1.0, "goal")),
     CurveChart("c", "step", "loss", (Curve("x", ((1.0, 0.0),)),)),
+    ParallelChart("p", (Axis("x"), Axis("y", choices=("a",))), (Strand("s", (0.5, "a")),)),
+    ParallelChart("p", (Axis("x"), Axis("y")), (Strand("s", (0.5, None)),)),
+    PlaneChart("p", Axis("x"), axis_of("y", [1.0]), (Point("one", 0.5, 1.0),), shaded=True),
     TreeChart("t", Node("alone")),
 )
 
@@ -111,6 +122,8 @@ BARS = tuple(Bar(float(at), at + 1.5, f"bar {at}", at % 9, "solid" if at % 3 els
 MARKS = tuple(Mark(float(at), "dot", "here") for at in range(40))
 CURVE = tuple((float(at), 10.0 ** (at % 9 - 4)) for at in range(MANY))
 BRANCHES = Node("root", tuple(Node(f"n{i}", (Node("a"), Node("b"))) for i in range(20)))
+AXES = (Axis(NASTY, 1, 9), Axis("rate", 1e-9, 1.0, is_log=True), Axis("kind", choices=tuple("abcdefghijklmnopq")))
+VALUES = ((3, 1e-4, "c"), (5, None, "q"))
 MANY_OF_ALL: tuple[Block, ...] = (
     TimeChart("t", "u", (Series("a", series(MANY), 0), Series("b", series(9), 7, dashed=True))),
     TimeChart("t", "u", tuple(Series(f"s{i}", series(MANY), i) for i in range(9)), kind="stacked", percent=True),
@@ -122,6 +135,8 @@ MANY_OF_ALL: tuple[Block, ...] = (
     ColumnChart("c", "s", ("a", "b"), (ColumnSeries("y", (1, 2)), ColumnSeries("z", (None, 3)))),
     Distribution("d", "s", (Sample("x", tuple(map(float, range(MANY)))), Sample("y", (-1.0, 4.0), 1)), (9.0, "goal")),
     CurveChart("c", "step", "loss", tuple(Curve(f"x{i}", CURVE, i, not i, "dot") for i in range(40)), ends=(3.0,)),
+    ParallelChart("p", AXES, tuple(Strand(f"s{i}", VALUES[i % 2], i / 40, not i, NASTY) for i in range(40))),
+    PlaneChart("p", AXES[1], AXES[2], tuple(Point(NASTY, 10.0**-i, "b", i / 9) for i in range(9)), shaded=True),
     TreeChart("t", BRANCHES),
 )
 
@@ -238,3 +253,12 @@ def test_quantiles_are_values_that_occurred() -> None:
 def test_a_tree_in_words() -> None:
     tree = Node("result", (Node("", (Node("a"), Node("S1", (Node("b"), Node("c"))))),))
     assert format_tree(tree) == "result [(a ⋈ S1 [b ⋈ c])]"
+
+
+def test_an_axis_is_linear_logarithmic_or_has_choices() -> None:
+    assert Axis("x", 0, 10).share(5) == 0.5
+    assert Axis("x", 1e-4, 1.0, is_log=True).share(1e-2) == pytest.approx(0.5)
+    assert Axis("x", choices=("a", "b")).share("b") == 0.75
+    assert [name for _, name in Axis("x", 1e-4, 1.0, is_log=True).marks(9)] == ["0.0001", "0.001", "0.01", "0.1", "1"]
+    assert axis_of("loss", [0.001, 1.0]).is_log
+    assert not axis_of("loss", [-1.0, 1.0]).is_log

@@ -517,7 +517,9 @@ urls = ["file:///nothing"]
     arbiter = ["--arbiter", world.arbiter.url, "--token-file", str(world.token)]
     done = subprocess.run([*command, *arbiter], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert done.stderr.splitlines() == [
+    warning, *problems = done.stderr.splitlines()
+    assert warning.startswith("warning: train.py saves no checkpoints")
+    assert problems == [
         "themis-agent: data.urls 'file:///nothing': no such file",
         "themis-agent: command: 'train.py' is a file here, but not in a container; add it to [environment] files",
     ]
@@ -620,7 +622,9 @@ def test_list_shows_the_searches_of_the_cluster(world, capsys):
     assert line.split() == [YARN_APP, "digits", "ACCEPTED", getpass.getuser(), "–", "3", "–"]
     world.apps[YARN_APP] = "KILLED"
     command("list", "--rm", world.rm.url)
-    assert len(capsys.readouterr().out.splitlines()) == 1
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 1
+    assert said.err == "1 search has ended: --all lists it too\n"
     command("list", "--rm", world.rm.url, "--all", "--json", world.home / "list.json")
     (listed,) = json.loads((world.home / "list.json").read_text())
     assert (listed["id"], listed["folder"], listed["trials"]) == (YARN_APP, str(world.store / "digits"), {})
@@ -705,10 +709,10 @@ def test_an_application_that_yarn_does_not_know_is_not_killed(world, capsys):
     ("words", "problem"),
     [
         (("application_1_1",), "was not submitted from here; give its folder, or --kill and --rm URL"),
-        (("application_1_1", "--kill"), "--rm None: required with --kill"),
+        (("application_1_1", "--kill"), "--rm: required with --kill"),
         (
             ("application_1_1", "--kill", "--for-good"),
-            "--for-good True: not with --kill",
+            "--for-good: not with --kill",
         ),
         (("EMPTY",), "holds no search that has begun"),
         (("EMPTY", "--kill"), "holds no search that was submitted"),

@@ -58,7 +58,21 @@ WRONG = [
     ({"step_s": 0}, "step_s 0: must be above 0"),
     ({"speeds": {"A100": 0}}, "speeds.A100 0: must be above 0"),
     ({"seed": -1}, "seed -1: must be at least 0"),
-    ({"sampler": "cma"}, "sampler 'cma': must be 'random' or 'tpe'"),
+    ({"sampler": "cma"}, "sampler 'cma': must be 'random', 'tpe', 'gp', 'qmc' or 'grid'"),
+    ({"sampler": "grid"}, "space.lr: the sampler grid needs choices, or an int; a float has too many values"),
+    (
+        {"sampler": "tpe", "sampler_options": {"n_startup": 3}},
+        "sampler_options.n_startup: unknown key; did you mean 'n_startup_trials'?",
+    ),
+    ({"metrics": ["loss", 3]}, "metrics #2 3: must be a string"),
+    ({"constraints": ["size < 3"]}, "constraints 'size < 3': must be a metric, <= or >=, and a number, such as"),
+    ({"constraints": ["size <= 3"], "metrics": ["speed"]}, "size is not in metrics; it has speed"),
+    (
+        {"constraints": ["size <= 3"], "metrics": ["size"], "algorithm": "curve_stopping", "trials": 2},
+        "constraints: not with curve_stopping",
+    ),
+    ({"trial_timeout_s": 0}, "trial_timeout_s 0: must be above 0"),
+    ({"warm_start": "earlier.themis"}, "warm_start 'earlier.themis': must be a list"),
     ({"retries": -1}, "retries -1: must be at least 0"),
     ({"gpus_per_trial": {"min": 4, "max": 2}}, "gpus_per_trial: max must be at least min, 4"),
     ({"memory_mb": 1}, "memory_mb 1: must be at least 64"),
@@ -196,7 +210,7 @@ def test_what_is_validated_is_what_is_run():
         (1, 1, 10, 6),
         (2, 3, 10, 30),
     ]
-    assert gpu_hours(app) == 86
+    assert gpu_hours(app, plan(app)) == 86
     halving = loaded(max_steps=10, algorithm="successive_halving", trials=9)
     assert [one.until for one in plan(halving)] == [2, 4, 10]
 
@@ -207,6 +221,27 @@ def test_validate_warns_and_shows_what_will_be_run(tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.err.startswith("warning: command: '{momentum}' is left out of trials without momentum")
     assert "digits: 17 trials, at most 86 steps, 86 GPU hours" in printed.out
+
+
+SAVES, SAVES_NOT = "from state import save\n", "import os, state\nprint(1)\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "module", "retrains"),
+    [(SAVES_NOT, "", True), (SAVES, "import torch\n", True), (SAVES, "def save_checkpoint(): ...\n", False)],
+)
+def test_a_script_without_checkpoints_is_told_what_they_would_spare(tmp_path, capsys, script, module, retrains):
+    (tmp_path / "app.toml").write_text(f"step_s = 3600\n{GOOD}".replace("max_steps = 27", "max_steps = 9"))
+    (tmp_path / "train.py").write_text(script)
+    (tmp_path / "state.py").write_text(module)
+    assert console.run(cli, "themis-agent", ["validate", str(tmp_path / "app.toml")]) == 0
+    said = capsys.readouterr()
+    warning = (
+        "warning: train.py saves no checkpoints, so that a promoted trial trains again from step 0: at most 78 steps "
+        "in place of 69; see docs/trials.md, 2. Checkpoints\n"
+    )
+    assert said.err == (warning if retrains else "")
+    assert f"{78 if retrains else 69} GPU hours" in said.out
 
 
 def test_the_patience_of_curve_stopping_is_half_of_the_steps_by_default():

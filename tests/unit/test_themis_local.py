@@ -18,6 +18,8 @@ import requests
 
 import themis_agent
 from tests import html_checks
+from tests.agent_world import Search
+from themis_agent.agent.settings import Settings
 from themis_agent.agent.tags import TAGS
 from themis_agent.app_file import read
 from themis_agent.cli import cli
@@ -25,6 +27,7 @@ from themis_agent.launching import LAUNCHER
 from themis_agent.live import MACHINE
 from themis_agent.local import driver, replacing
 from themis_agent.local.folder import Folder
+from themis_agent.local.progress import Changes
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.records import read_records
@@ -462,3 +465,18 @@ def test_files_beside_that_of_the_search_do_not_take_the_place_of_modules(tmp_pa
     write_app(tmp_path)
     (tmp_path / "queue.py").write_text("raise SystemExit('this is not the standard library')")
     finish(start(tmp_path, "run", "--local", "app.toml", "--state", "state"))
+
+
+def test_the_first_steps_that_are_lost_are_told_with_what_they_cost():
+    search = Search(Settings("successive_halving", trials=3, max_steps=6, step_s=2.0), held=3)
+    changes = Changes(search.state)
+    said = []
+    for number, trial in enumerate(sorted(search.state.trials)):
+        search.report(trial, 2, float(number))
+        search.end(trial)
+        said += changes.lines(search.state)
+    assert said.count("trial-00000: 2 steps lost when it ended; stored: nothing") == 1
+    assert [one for one in said if "no trial has stored" in one] == [
+        "no trial has stored a checkpoint: a promoted one trains again from step 0; 2 steps lost so far, about 4.0 GPU "
+        "s"
+    ]

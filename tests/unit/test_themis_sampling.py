@@ -6,12 +6,15 @@ import threading
 import optuna
 import pytest
 
-from themis_agent import optuna_study
+from themis_agent import optuna_study, warm_start
 from themis_agent.agent import events
 from themis_agent.agent.step import step
 from themis_agent.app_file import read
+from themis_agent.local.folder import Folder
 from themis_agent.optuna_study import StudyMirror
 from themis_agent.sampling import sample
+from themis_agent.warm_start import Earlier
+from yarn_plugin.errors import BadInputError
 
 APP = {
     "name": "s",
@@ -31,6 +34,70 @@ APP = {
 
 def app(**changes):
     return read({**APP, **changes}, "app")
+
+
+def drawn(number, earlier=(), **changes):
+    search = app(**changes)
+    return [sample(search, one, begun(search.settings()), earlier) for one in range(number)]
+
+
+def test_a_grid_has_every_combination_once():
+    space = {
+        "optimizer": {"type": "categorical", "choices": ["sgd", "adam"]},
+        "momentum": {"type": "categorical", "choices": [0.0, 0.9], "when": {"optimizer": "sgd"}},
+        "layers": {"type": "int", "low": 1, "high": 2},
+    }
+    assert app(sampler="grid", space=space, trials=None).trial_count == 6
+    found = drawn(6, sampler="grid", space=space, trials=None)
+    assert len({str(one) for one in found}) == 6
+    assert all(("momentum" in one) == (one["optimizer"] == "sgd") for one in found)
+
+
+def test_a_quasi_random_sequence_goes_on_after_a_restart():
+    space = {"x": {"type": "float", "low": 0, "high": 1}, "y": {"type": "float", "low": 0, "high": 1}}
+    sobol = {"sampler": "qmc", "sampler_options": {"qmc_type": "sobol"}, "space": space}
+    found = drawn(9, **sobol)
+    # After the first, which is drawn alone, eight points of the sequence: one in each eighth.
+    assert sorted(int(8 * one["x"]) for one in found[1:]) == list(range(8))
+    assert drawn(3, **sobol) == found[:3]
+
+
+def test_a_warm_start_begins_with_the_best_and_teaches_the_sampler():
+    space = {"x": {"type": "float", "low": 0, "high": 1}}
+    earlier = [Earlier({"x": number / 20}, abs(number / 20 - 0.3)) for number in range(20)]
+    warm = drawn(8, earlier, sampler="tpe", sampler_options={"n_startup_trials": 5}, space=space)
+    assert warm[0] == {"x": 0.3}
+    assert sum(abs(one["x"] - 0.3) for one in warm[1:]) / 7 < 0.2
+    assert drawn(2, earlier, space=space)[0] == {"x": 0.3}
+    assert drawn(1, earlier, space=space, direction="maximize")[0] == {"x": 0.95}
+
+
+def test_a_warm_start_reads_a_study_and_says_what_it_cannot_use(tmp_path):
+    url = f"sqlite:///{tmp_path}/studies.db"
+    study = optuna.create_study(storage=url, study_name="old")
+    for x in (0.1, 0.7):
+        trial = study.ask()
+        study.tell(trial, (trial.suggest_float("x", x, x) - 0.5) ** 2)
+    space = {"x": {"type": "float", "low": 0, "high": 1}}
+
+    def read_from(source, **changes):
+        return warm_start.read(app(**{"space": space, "warm_start": [source], **changes}), tmp_path)
+
+    assert [one.parameters for one in read_from(f"{url}#old")] == [{"x": 0.1}, {"x": 0.7}]
+    folder = Folder(tmp_path / "new.themis")
+    warm_start.keep(folder, read_from(f"{url}#old"))
+    assert warm_start.kept(folder) == read_from(f"{url}#old")
+    wrong = {
+        f"{url}#new": "the storage has no study 'new'",
+        "nowhere": "holds no search; give its directory, or URL#STUDY of Optuna",
+    }
+    for source, problem in wrong.items():
+        with pytest.raises(BadInputError, match=problem):
+            read_from(source)
+    with pytest.raises(BadInputError, match="its study minimizes, and this search maximizes"):
+        read_from(f"{url}#old", direction="maximize")
+    with pytest.raises(BadInputError, match="has 2 trials with a metric, none of them within"):
+        read_from(f"{url}#old", space=APP["space"])
 
 
 def begun(settings):

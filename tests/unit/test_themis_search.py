@@ -15,6 +15,7 @@ from themis_agent.search import (
     SearchTuner,
     Trial,
     Work,
+    asha,
     bracket_sizes,
     curve_stopping,
     hyperband,
@@ -352,3 +353,53 @@ def test_halving_ends_with_one_winner_whatever_is_reported(count, eta, data):
     assert len(complete) == count // eta ** (phases - 1) and search.ended
     assert sum(decision.kind == "stop" for decision in decisions) == count - len(complete)
     assert set(complete) == set(losses)
+
+
+def run_asha(search, loss, together):
+    """Train `together` trials at a time, the highest rung first, to the end; all decisions."""
+    found = []
+    while not search.ended:
+        jobs = [job for job in search.work().jobs if job.iterations_left > 0]
+        jobs = sorted(jobs, key=lambda job: (-job.iterations_done, job.id))[:together]
+        for job in jobs:
+            until = job.iterations_done + job.iterations_left
+            search, decisions = search.take(Report(job.id, until, loss(job.id)))
+            found += decisions
+    return search, found
+
+
+@pytest.mark.parametrize("together", [1, 3, 27])
+def test_asha_promotes_a_third_of_those_seen_and_trains_the_best_to_the_end(together):
+    """Algorithm 2: of 27 trials in any order, 9 reach the second rung, or a few more that were good so far."""
+    _, found = run_asha(asha(trials(27), 27, 3), lambda name: float(name[1:]), together)
+    promoted = [one for one in found if one.kind == "promote"]
+    assert {one.trial for one in found if one.kind == "complete"} >= {"t00"}
+    assert 9 <= len([one for one in promoted if one.until == 3]) <= 12
+    assert {one.trial for one in found if one.kind in ("stop", "complete")} == {one.id for one in trials(27)}
+
+
+def test_asha_waits_for_nobody():
+    search = asha(trials(9), 9, 3)
+    for name in ("t00", "t01"):
+        search, decisions = search.take(Report(name, 1, 1.0))
+        assert decisions == ()
+    search, decisions = search.take(Report("t02", 1, 0.5))
+    (promotion,) = decisions
+    assert (promotion.trial, promotion.kind, promotion.until) == ("t02", "promote", 3)
+    assert promotion.ranking.place == 1
+    # One that waits is promoted by what others reach later.
+    for name in ("t03", "t04"):
+        search, _ = search.take(Report(name, 1, 2.0))
+    search, decisions = search.take(Report("t05", 1, 3.0))
+    assert [one.trial for one in decisions] == ["t00"]
+
+
+def test_asha_goes_on_when_failures_leave_too_few_for_a_promotion():
+    search = asha(trials(3), 3, 3)
+    for name in ("t00", "t01"):
+        search, _ = search.take(Failed(name))
+    search, decisions = search.take(Report("t02", 1, 1.0))
+    assert [(one.trial, one.kind) for one in decisions] == [("t02", "promote")]
+    search, decisions = search.take(Report("t02", 3, 1.0))
+    assert [one.kind for one in decisions] == ["complete"]
+    assert search.ended

@@ -23,7 +23,9 @@ from themis_agent.local.folder import Folder
 from themis_agent.service import listening, serving
 from themis_agent.view.answers import AnswerTimes
 from themis_agent.view.journal_reader import JournalReader
+from themis_agent.view.parameters import importances
 from themis_agent.view.routes import RELOAD_S, View, add_view
+from themis_agent.view.snapshot import Snapshot
 from themis_agent.view.trial_logs import TrialLog
 from yarn_plugin import console
 from yarn_plugin.journal.durable import Durable
@@ -51,6 +53,7 @@ class Told:
         self.folder.begin(self.app, root)
         self.records = RecordFile(self.folder.journal)
         self.intake = Intake(MACHINE, Durable(TAGS, self.records), self.clock)
+        self.draws = iter(())
         self.take(events.Begun(self.app.settings()))
 
     def take(self, event, after=1.0):
@@ -58,7 +61,8 @@ class Told:
         for decided in self.intake.take_in_order(event, self.clock.time):
             for command in decided.commands:
                 if isinstance(command, SampleTrial):
-                    self.take(events.Sampled(command.trial, json.dumps({"rate": 0.5, "kind": HOSTILE})), 0.0)
+                    drawn = next(self.draws, {"rate": 0.5, "kind": HOSTILE})
+                    self.take(events.Sampled(command.trial, json.dumps(drawn)), 0.0)
 
     def report(self, trial, step, metric):
         self.take(events.Reported(trial, self.intake.state.trials[trial].epoch, step, metric))
@@ -255,6 +259,51 @@ def test_the_page_escapes_what_users_write_and_shows_all_parts(told):
     for text in ("GPUs offered", "crashed with exit code 1", "boom", "lease-1", "number 3 of 3", "rung"):
         assert text in page.text, text
     assert page.all("body", data_reload_s=str(RELOAD_S)) or f'data-reload-s="{RELOAD_S}"' in html
+
+
+def tried(root, losses, **fields):
+    """A search whose trials have reported these losses."""
+    space = {"rate": {"type": "float", "low": 0, "high": 1}, "layers": {"type": "int", "low": 1, "high": 3}}
+    told = Told(root, algorithm="plain", trials=len(losses), space=space, **fields)
+    drawn = [{"rate": loss / 10, "layers": 1 + number % 3} for number, loss in enumerate(losses)]
+    told.draws = iter(drawn)
+    told.take(events.Granted("lease-1", gpus("m1", len(losses)), told.clock.time + 100))
+    for number, loss in enumerate(losses):
+        trial = f"trial-{number:05}"
+        others = (("latency_ms", 10.0 * number),)
+        told.take(events.Reported(trial, 1, 6, loss, others))
+        told.end(trial)
+    return told
+
+
+def test_the_page_shows_what_parameters_do_and_every_metric(tmp_path):
+    told = tried(tmp_path, (5.0, 1.0, 3.0, 4.0, 2.0), metrics=["latency_ms"], constraints=["latency_ms <= 30"])
+    page = checked(told.view().page())
+    told.records.close()
+    for said in (
+        "Importance of parameters",
+        "loss over rate and layers, by rank",
+        "Parameters and metric of each trial",
+        "latency_ms",
+        "Constraints do not hold of trial-00004 (latency_ms <= 30).",
+    ):
+        assert said in page.text
+    reader = JournalReader(told.folder.journal, "loss")
+    reader.advance()
+    shown = Snapshot(told.app, reader.state, reader.history, reader.at, reader.wall)
+    found = importances(shown, shown.ranked())
+    assert list(found) == ["rate", "layers"]
+    assert sum(found.values()) == pytest.approx(1.0)
+
+
+def test_two_searches_are_compared(tmp_path, capsys):
+    for name, losses in {"one": (5.0, 1.0, 3.0), "two": (4.0, 2.0)}.items():
+        tried(tmp_path / name, losses).records.close()
+    words = ["report", str(tmp_path / "one"), "--compare", str(tmp_path / "two"), "--out", str(tmp_path / "both.html")]
+    assert console.run(cli, "themis-agent", words) == 0
+    page = checked((tmp_path / "both.html").read_text())
+    assert "The best loss so far" in page.text
+    assert "rate = 0.1, layers = 2 rate = 0.2, layers = 2" in page.text
 
 
 def test_metrics_are_those_of_the_journal(told):

@@ -7,6 +7,7 @@ import types
 import pytest
 
 from themis_agent.trial.launcher import Launcher, _Run
+from themis_agent.trial.reading.reader import LogReader
 from themis_agent.trial.wire import LaunchSpec
 
 HUGE = "9" * 400
@@ -82,3 +83,19 @@ def test_a_report_without_end_is_not_kept(tmp_path, launcher):
     for end in (reading, writing):
         os.close(end)
     assert [one["step"] for one in told(tmp_path)] == [2]
+
+
+def test_further_metrics_are_told_with_a_step_if_they_are_numbers(launcher, tmp_path):
+    launcher.note_report('{"rank": 0, "step": 1, "loss": 0.5, "at": 1.0, "metrics": {"accuracy": 0.9, "time": NaN}}')
+    launcher.note_report('{"rank": 0, "step": 2, "loss": 0.5, "at": 1.0, "metrics": 3}')
+    launcher.note_report('{"rank": 0, "step": 3, "loss": 0.5, "at": 1.0}')
+    reported = [one for one in told(tmp_path) if one["type"] == "reported"]
+    assert [(one["step"], one["metrics"]) for one in reported] == [(1, {"accuracy": 0.9}), (3, {})]
+
+
+def test_further_metrics_are_read_from_logs(launcher, tmp_path):
+    launcher._other_readers = {"accuracy": LogReader("accuracy", None, None, {})}
+    launcher.note_line("step 1 loss=0.5 accuracy=0.9")
+    launcher.note_line("step 2 loss=0.4 accuracy=0.95")
+    reported = [one for one in told(tmp_path) if one["type"] == "reported"]
+    assert [one["metrics"] for one in reported] == [{"accuracy": 0.9}, {"accuracy": 0.95}]

@@ -80,12 +80,13 @@ class LauncherStarted:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A trial has reached a step. `metric`: None if it is not a finite number."""
+    """A trial has reached a step. `metric`: None if it is not a finite number. `others`: further metrics, by name."""
 
     trial: str
     epoch: int
     step: float
     metric: float | None
+    others: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import cast
 
-from themis_agent.agent.settings import DEFAULT_STEP_S, Settings
+from themis_agent.agent.settings import DEFAULT_STEP_S, VIOLATED, Settings
 from themis_agent.agent.state import Outcome, State, TrialState
 from themis_agent.search import (
+    Asha,
     CurveStopping,
     Decision,
     Failed,
@@ -18,6 +19,7 @@ from themis_agent.search import (
     ToTheEnd,
     Trial,
     Work,
+    asha,
     bracket_sizes,
     curve_stopping,
     hyperband,
@@ -27,7 +29,7 @@ from themis_agent.search import (
 )
 from yarn_plugin.model.gpus import Slowdown
 
-AnySearch = Halving | Hyperband | CurveStopping | ToTheEnd
+AnySearch = Asha | Halving | Hyperband | CurveStopping | ToTheEnd
 
 EARLY = 10
 """If half of so many fail, the first to end, something else than their parameters is wrong: the search stops."""
@@ -77,6 +79,8 @@ def _search(settings: Settings) -> AnySearch:
             ends = rungs(len(trials), settings.max_steps, settings.eta)
             added = [end - before for end, before in zip(ends, (0.0, *ends), strict=False)]
             return successive_halving(trials, added, settings.eta)
+        case "asha":
+            return asha(trials, settings.max_steps, settings.eta)
         case "curve_stopping":
             target = settings.target
             loss = -target if target is not None and settings.maximize else target
@@ -96,6 +100,10 @@ def _longest_first(trials: list[Trial], settings: Settings) -> list[Trial]:
 
 def positioned(trial: TrialState, search: AnySearch) -> TrialState:
     """A trial that trains, with its bracket, its rung, and the step at which that ends."""
+    if isinstance(search, Asha):
+        places = zip(search.trials, search.places, strict=True)
+        place = next((place for one, place in places if one.trial.id == trial.id), trial.rung)
+        return replace(trial, rung=place, until=search.ends[place])
     brackets = search.brackets if isinstance(search, Hyperband) else (search,)
     for number, bracket in enumerate(brackets):
         for one in bracket.trials:
@@ -108,7 +116,8 @@ def positioned(trial: TrialState, search: AnySearch) -> TrialState:
 
 def reported(state: State, trial: TrialState, at: float) -> State:
     """The search after a report of a trial: its step and its loss."""
-    report = Report(trial.id, _reached(trial), trial.loss, trial.attained_gpu_s(at))
+    loss = VIOLATED if trial.violated else trial.loss
+    report = Report(trial.id, _reached(trial), loss, trial.attained_gpu_s(at))
     state = _decided(state.with_trial(trial), report)
     after = state.trials[trial.id]
     if after.fate == "training" and after.rung == trial.rung and _reached(after) >= after.until:

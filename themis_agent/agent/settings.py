@@ -9,9 +9,30 @@ DEFAULT_STEP_S = 1.0
 """Seconds of a step on one GPU, until it is measured, if nobody knows better."""
 
 
+VIOLATED = 1e300
+"""The loss with which a trial competes that violates a constraint: worse than any other. Journals hold no infinity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A metric that a trial must keep at most (`is_upper`) or at least at a limit."""
+
+    metric: str
+    limit: float
+    is_upper: bool
+
+    def holds(self, value: float) -> bool:
+        """Whether it does with this value."""
+        return value <= self.limit if self.is_upper else value >= self.limit
+
+    def __str__(self) -> str:
+        return f"{self.metric} {'<=' if self.is_upper else '>='} {self.limit:g}"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """A search: see docs/training.md. `step_s`: expected seconds of a step on one GPU of speed 1; None: unknown.
+    `trial_timeout_s`: a trial that has trained for so long, over all its starts, goes no further.
 
     `rules`: by which it decides, so that journals of earlier versions replay as they were written. 1, of earlier
     versions: Hyperband's first trials are those with the fewest steps; of the trials 0 to 9, five failures stop a
@@ -20,7 +41,7 @@ class Settings:
     trends too; what is no number fails a trial whenever it comes.
     """
 
-    algorithm: Literal["hyperband", "successive_halving", "curve_stopping", "plain"]
+    algorithm: Literal["hyperband", "successive_halving", "asha", "curve_stopping", "plain"]
     trials: int
     max_steps: int
     eta: int = 3
@@ -35,4 +56,6 @@ class Settings:
     step_s: float | None = None
     grace_s: float = 30.0
     speeds: Speeds = ()
+    constraints: tuple[Constraint, ...] = ()
+    trial_timeout_s: float | None = None
     rules: Literal[1, 2] = 1

@@ -81,7 +81,8 @@ class TrialState:
     stored now. `lost_steps`: executed after the newest checkpoint when a run of it ended, since the start.
     `interrupted`: the end of its last run, until the next one shows what that has cost. `read`: what its launcher
     reads from its log. `error`, `last_lines` (of its log): why it failed. `ranking`: at the end of the latest rung that
-    it was compared in.
+    it was compared in. `others`: its further metrics at `step`, by name. `violated`: the constraint that it violates
+    there; "": none. `trained_s`: how long its earlier runs took.
     """
 
     id: str
@@ -109,6 +110,15 @@ class TrialState:
     error: str = ""
     last_lines: tuple[str, ...] = ()
     ranking: Ranking | None = None
+    others: tuple[tuple[str, float], ...] = ()
+    violated: str = ""
+    trained_s: float = 0.0
+
+    def deadline(self, timeout_s: float | None) -> float | None:
+        """When it has trained for so long, if it runs on; None: never."""
+        if timeout_s is None or self.attempt is None or self.attempt.stop_by is not None:
+            return None
+        return self.attempt.started_at + max(timeout_s - self.trained_s, 0.0)
 
     @property
     def is_stopping(self) -> bool:
@@ -189,7 +199,9 @@ class State:
     @property
     def best(self) -> TrialState | None:
         """The trial with the lowest loss at its last report, ties by number; None if no trial has one."""
-        found = [one for one in self.trials.values() if one.loss is not None and one.fate != "failed"]
+        found = [
+            one for one in self.trials.values() if one.loss is not None and one.fate != "failed" and not one.violated
+        ]
         return min(found, key=lambda one: (math.inf if one.loss is None else one.loss, one.number), default=None)
 
     def metric(self, trial: TrialState) -> float | None:

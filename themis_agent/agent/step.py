@@ -93,6 +93,10 @@ def next_due(state: State | None) -> float | None:
         for _, attempt in state.attempts
         if attempt.stop_by is not None and not attempt.killed
     ]
+    limit = state.settings.trial_timeout_s
+    if state.outcome is None and not state.suspended:
+        deadlines = (trial.deadline(limit) for trial, _ in state.attempts if trial.fate == "training")
+        times += [due for due in deadlines if due is not None]
     if state.outcome is None and state.settings.max_time_s is not None:
         times.append(state.begun_at + state.settings.max_time_s)
     return min(times, default=None)
@@ -100,7 +104,7 @@ def next_due(state: State | None) -> float | None:
 
 def _follow_up(state: State, at: float) -> tuple[State, list[Command]]:
     commands: list[Command] = []
-    state = _with_outcome(state, at)
+    state = _with_outcome(trials.timed_out(state, at), at)
     for trial, _ in list(state.attempts):
         if trial.fate != "training" or state.suspended:
             state = placing.stopped(state, trial, _reason(trial), at, at + state.settings.grace_s)

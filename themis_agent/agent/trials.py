@@ -89,8 +89,31 @@ def _reported(state: State, trial: TrialState, attempt: Attempt, event: Reported
     if trial.fate == "paused":
         ahead = (*trial.ahead, (event.step, loss)) if len(trial.ahead) < MAX_AHEAD else trial.ahead
         return state.with_trial(replace(trial, ahead=ahead))
-    state = searching.reported(state, replace(trial, step=event.step, loss=loss), at)
-    return _at_target(state, trial.id, loss)
+    violated = _violated(state, event.others)
+    trial = replace(trial, step=event.step, loss=loss, others=event.others, violated=violated)
+    state = searching.reported(state, trial, at)
+    return state if violated else _at_target(state, trial.id, loss)
+
+
+def _violated(state: State, others: tuple[tuple[str, float], ...]) -> str:
+    """The first constraint that does not hold; one whose metric is not known yet holds."""
+    known = dict(others)
+    found = (one for one in state.settings.constraints if one.metric in known and not one.holds(known[one.metric]))
+    return str(next(found, ""))
+
+
+def timed_out(state: State, at: float) -> State:
+    """The state in which trials that have trained for too long go no further: they compete with what they have."""
+    limit = state.settings.trial_timeout_s
+    for trial, _ in list(state.attempts):
+        due = trial.deadline(limit)
+        if due is None or at < due or trial.fate != "training" or state.outcome is not None:
+            continue
+        if trial.loss is None:
+            state = searching.failed(state, trial, f"trial_timeout_s {limit:g} is over, without a report", (), at)
+        else:
+            state = searching.reported(state, replace(trial, ran_out=True), at)
+    return state
 
 
 def _log_read(state: State, trial: TrialState, attempt: Attempt, event: LogRead) -> State:
@@ -142,7 +165,9 @@ def _ended(state: State, trial: TrialState, attempt: Attempt, event: LauncherEnd
     if len(attempt.ended) < len(attempt.places):
         return state.with_trial(replace(trial, attempt=attempt))
     interrupted = move_time.interruption(trial, attempt, at)
-    trial = replace(trial, attempt=None, gpu_s=trial.attained_gpu_s(at), interrupted=interrupted)
+    trained_s = trial.trained_s + max(at - attempt.started_at, 0.0)
+    gpu_s = trial.attained_gpu_s(at)
+    trial = replace(trial, attempt=None, gpu_s=gpu_s, trained_s=trained_s, interrupted=interrupted)
     if trial.fate in ("training", "paused") and not (attempt.ended_itself and attempt.exit_code == 0):
         lost = max((attempt.last_step or 0.0) - (trial.checkpoint or 0.0), 0.0)
         trial = replace(trial, lost_steps=trial.lost_steps + lost)

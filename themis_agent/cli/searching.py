@@ -12,6 +12,7 @@ from themis_agent.cli.results import print_problems, print_result, print_submitt
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count, number
+from yarn_plugin.toml_files import FileError
 
 if TYPE_CHECKING:
     from themis_agent.app_file import AppFile
@@ -46,14 +47,21 @@ def validate(
     from themis_agent.app_file import load
     from themis_agent.local.driver import check_fits
     from themis_agent.submitting import client
-    from themis_agent.validation import gpu_hours, gpu_time, plan, warnings
+    from themis_agent.validation import gpu_hours, gpu_time, plan, retraining, warnings, without_checkpoints
 
-    app = load(file)
+    try:
+        app = load(file)
+    except FileError as refused:
+        return print_problems([f"{refused.where}: {one}" for one in refused.invalid] or [str(refused)])
     for warning in warnings(app):
         console.err.print(f"warning: {warning}")
     if gpus is not None:
         check_fits(app, gpus)
-    rungs, hours = plan(app), gpu_hours(app)
+    script = without_checkpoints(app, file.resolve().parent)
+    if script is not None and (costs := retraining(app, script)):
+        console.err.print(f"warning: {costs}")
+    rungs = plan(app, retrains=script is not None)
+    hours = gpu_hours(app, rungs)
     rows = [(one.bracket, one.rung, one.trials, f"{one.until:g}", number(one.steps)) for one in rungs]
     console.out.print(console.table(None, ("#bracket", "#rung", "#trials", "#until step", "#steps of all"), rows))
     steps = number(sum(one.steps for one in rungs))

@@ -174,7 +174,8 @@ def why(directory: Path | str, trial: str | None) -> None:
 @click.command(context_settings=console.CONTEXT)
 @options.DIRECTORY
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE", help="HTML.")
-def report(directory: Path | str, out: Path) -> None:
+@click.option("--compare", "other", metavar="DIR", help="Also compare with the search in DIR, or at a webhdfs:// URL.")
+def report(directory: Path | str, out: Path, other: str | None) -> None:
     """Write the page of a search into one HTML file, which needs no network."""
     from themis_agent.view.explanation import standing
     from themis_agent.view.liveness import page_address
@@ -185,7 +186,10 @@ def report(directory: Path | str, out: Path) -> None:
     folder, reader = _opened(directory)
     is_running = page_address(folder) is not None
     shown = _shown(folder, reader, is_running)
-    write(page(shown, standing(shown, is_running), f"As of {clock(shown.wall, 0.0)}."), out)
+    compared = None
+    if other is not None:
+        compared = (Path(other).name, _shown(*_opened(other), is_running=False))
+    write(page(shown, standing(shown, is_running), f"As of {clock(shown.wall, 0.0)}.", other=compared), out)
     console.out.print(f"written to {out}")
 
 

@@ -11,7 +11,7 @@ from themis_agent.cli.results import print_problems, print_result, print_submitt
 from yarn_plugin import console
 from yarn_plugin.api.client import DEFAULT_URL
 from yarn_plugin.errors import BadInputError, ReportedError
-from yarn_plugin.quantities import NOTHING
+from yarn_plugin.quantities import NOTHING, count
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -77,9 +77,10 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
     from themis_agent.submitting import applications, client, recent
     from themis_agent.submitting.search import state_of, trials_of
 
-    rows, written = [], []
+    rows, written, hidden = [], [], 0
     for one in applications.searches(client.manager(rm, verify)):
         if one.has_ended and not ended:
+            hidden += 1
             continue
         folder, trials = None, {}
         # One that cannot be read hides no other.
@@ -91,6 +92,9 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
         rows.append((one.id, one.name, state, one.user, shown, one.gpus, one.tracking_url or NOTHING))
         written.append({**asdict(one), "folder": str(Folder(folder)) if folder is not None else None, "trials": trials})
     console.out.print(console.table(None, ("id", "name", "state", "user", "trials", "#GPUs", "tracking URL"), rows))
+    if hidden:
+        have, them = ("has", "it") if hidden == 1 else ("have", "them")
+        console.err.print(f"{count(hidden, 'search', 'searches')} {have} ended: --all lists {them} too")
     if json_file is not None:
         console.write_json(json_file, written)
 

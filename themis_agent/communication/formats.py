@@ -50,10 +50,12 @@ def parse(kind: type[Content], text: str, where: str) -> Content:
     Raises:
         FileError: it is not one of this kind.
     """
+    model = Stored[kind]  # type: ignore[valid-type]
     try:
-        stored = Stored[kind].model_validate_json(text)  # type: ignore[valid-type]
+        stored = model.model_validate_json(text)
     except ValidationError as problem:
-        raise FileError(f"{where}: not a file of a {_NAMES[kind]}: {invalid_fields(problem)}") from None
+        invalid = invalid_fields(problem, model=model)
+        raise FileError(f"{where}: not a file of a {_NAMES[kind]}: {invalid}") from None
     except PlanError as problem:
         raise FileError(f"{where}: {problem}") from None
     if stored.what != _NAMES[kind]:

@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from rich.live import Live
 
+from themis_agent import warm_start
 from themis_agent.agent import commands, events
 from themis_agent.agent.searching import is_trial_id
 from themis_agent.agent.state import State
@@ -30,6 +32,9 @@ from themis_agent.view.routes import View, add_view
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.records import RecordFile
+
+if TYPE_CHECKING:
+    from themis_agent.functions import Packed
 
 log = logging.getLogger("themis_agent")
 
@@ -72,12 +77,21 @@ def check_fits(app: AppFile, gpus: int) -> None:
 
 
 def run(
-    app: AppFile, directory: Path, folder: Folder, gpus: int, *, retry_failed: bool = False, replace: bool = False
+    app: AppFile,
+    directory: Path,
+    folder: Folder,
+    gpus: int,
+    *,
+    retry_failed: bool = False,
+    replace: bool = False,
+    function: "Packed | None" = None,
+    show: Callable[[State], object] | None = None,
 ) -> Result | None:
     """Run a search until it ends, or go on with it; None if it was suspended by SIGINT or SIGTERM.
 
     `directory`: where commands run. `retry_failed`: trials that have failed are tried again. `replace`: an
-    earlier search in the folder is removed, with its checkpoints.
+    earlier search in the folder is removed, with its checkpoints. `function`: that the command calls. `show`: called
+    with how the search stands, twice a second at most.
 
     Raises:
         BadInputError: a trial does not fit on this machine, or the folder or the store hold another search.
@@ -98,10 +112,13 @@ def run(
     else:
         if app.checkpoint is not None:
             _claim_store(app.checkpoint, folder)
+        if function is not None:
+            function.write(folder.function)
+        warm_start.keep(folder, warm_start.read(app, directory))
         folder.begin(app, directory)
     records = RecordFile(folder.journal)
     try:
-        return _Run(app, directory, folder, gpus, records).result(retry_failed)
+        return _Run(app, directory, folder, gpus, records, show).result(retry_failed)
     finally:
         records.close()
 
@@ -146,8 +163,16 @@ def _leave_store(url: str, folder: Folder) -> None:
 
 
 class _Run:
-    def __init__(self, app: AppFile, directory: Path, folder: Folder, gpus: int, records: RecordFile) -> None:
-        self._app, self._folder, self._gpus = app, folder, gpus
+    def __init__(
+        self,
+        app: AppFile,
+        directory: Path,
+        folder: Folder,
+        gpus: int,
+        records: RecordFile,
+        show: Callable[[State], object] | None,
+    ) -> None:
+        self._app, self._folder, self._gpus, self._show_state = app, folder, gpus, show
         self._agent = LiveAgent(records, self._carry_out, self._observe)
         self._listener = listening("127.0.0.1")
         port = self._listener.getsockname()[1]
@@ -161,6 +186,7 @@ class _Run:
         add_view(self._service, view)
         self._page = f"{url}/{view.key}/"
         self._mirror = StudyMirror(app.storage, app, folder.search_id()) if app.storage else None
+        self._earlier = warm_start.kept(folder)
         self._changes = progress.Changes(self._agent.state)
         self._live: Live | None = None
 
@@ -193,7 +219,7 @@ class _Run:
             case commands.SampleTrial():
                 state = self._agent.state
                 if state is not None:
-                    self._agent.put(sampled(self._app, command, state))
+                    self._agent.put(sampled(self._app, command, state, self._earlier))
             case commands.StartTrial():
                 self._launchers.start(command)
             case commands.KillTrial():
@@ -209,6 +235,8 @@ class _Run:
             console.err.print(line)
 
     def _show(self) -> None:
+        if self._show_state is not None and self._agent.state is not None:
+            self._show_state(self._agent.state)
         if self._live is not None and self._agent.state is not None:
             self._live.update(progress.progress(self._app, self._agent.state))
 
@@ -216,6 +244,7 @@ class _Run:
     def _showing(self) -> Iterator[None]:
         if not sys.stderr.isatty():
             yield
+            self._show()
             return
         with Live(console=console.err, refresh_per_second=2) as self._live:
             yield

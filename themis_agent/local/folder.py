@@ -3,6 +3,7 @@
 app.json      the search, and the directory of its file      journal       every event
 agent.json    where the agent is now                          token         for its launchers
 checkpoints/  of all trials                                   logs/         of all ranks and epochs
+function/     the function that trials call, if it is one
 trials/TRIAL/epoch-N/  what a launcher was started with, its local checkpoints and its own output
 """
 
@@ -131,6 +132,11 @@ class Folder:
     def checkpoints(self) -> Path:
         """The checkpoints of all trials."""
         return self.root / "checkpoints"
+
+    @property
+    def function(self) -> Path:
+        """Where the function is that trials call."""
+        return self.root / "function"
 
     @property
     def logs(self) -> Path:

@@ -5,12 +5,13 @@ from collections import Counter
 
 from rich.console import RenderableType
 
+from themis_agent.agent.searching import typical_step_s
 from themis_agent.agent.state import State, TrialState
 from themis_agent.app_file import AppFile
 from themis_agent.trial.reading.numbering import Steps
 from themis_agent.view.changes import metric_text
 from yarn_plugin import console
-from yarn_plugin.quantities import NOTHING, count
+from yarn_plugin.quantities import NOTHING, count, number
 
 SHOWN = 20
 """The most trials that are shown: those that run, then the best ones."""
@@ -80,6 +81,8 @@ def as_json(state: State) -> dict[str, object]:
             "rung": one.rung,
             "step": one.step,
             "metric": state.metric(one),
+            "metrics": dict(one.others),
+            "violated": one.violated or None,
             "gpus": len(one.attempt.cells) if one.attempt is not None else 0,
             "starts": one.epoch,
             "checkpoint": one.checkpoint,
@@ -106,10 +109,20 @@ def _order(trial: TrialState) -> tuple[bool, bool, float, int]:
     return trial.attempt is None, unknown, 0.0 if trial.loss is None else trial.loss, trial.number
 
 
+_NOTHING_STORED = "no trial has stored a checkpoint: a promoted one trains again from step 0"
+
+
+def cost(state: State) -> str:
+    """What the steps that were lost have cost so far."""
+    lost = sum(one.lost_steps for one in state.trials.values())
+    return f"{count(lost, 'step')} lost so far, about {number(lost * typical_step_s(state), 1)} GPU s"
+
+
 class Changes:
     """What to say about each decision: a line for each trial whose status has changed, and the log of a failed one."""
 
     def __init__(self, state: State | None) -> None:
+        self._is_warned = False
         self._problems: dict[str, str] = {}
         self._read = "" if state is None else reading(state)
         self._lost = {} if state is None else {name: one.lost_steps for name, one in state.trials.items()}
@@ -133,6 +146,9 @@ class Changes:
                 stored = "nothing" if trial.checkpoint is None else f"step {trial.checkpoint:g}"
                 lost = count(trial.lost_steps - self._lost.get(trial.id, 0.0), "step")
                 said.append(f"{trial.id}: {lost} lost when it ended; stored: {stored}")
+                if not self._is_warned and not any(one.checkpoint for one in state.trials.values()):
+                    self._is_warned = True
+                    said.append(f"{_NOTHING_STORED}; {cost(state)}")
                 self._lost[trial.id] = trial.lost_steps
             if trial.store_problem != self._problems.get(trial.id, ""):
                 self._problems[trial.id] = trial.store_problem

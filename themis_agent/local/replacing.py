@@ -11,6 +11,7 @@ import psutil
 from themis_agent.app_file import AppFile
 from themis_agent.local import launchers
 from themis_agent.local.folder import Folder
+from themis_agent.trial.function import packed_name
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.journal.records import JournalError, JournalInUseError, RecordFile
 
@@ -31,6 +32,8 @@ OF_A_SEARCH = (
     "checkpoints",
     "logs",
     "trials",
+    "function",
+    "earlier.json",
     "journal",
     "journal.lock",
     "agent.json",
@@ -56,6 +59,9 @@ def _differences(path: str, earlier: object, wanted: object) -> Iterator[str]:
     if isinstance(earlier, dict) and isinstance(wanted, dict):
         for name in dict.fromkeys((*earlier, *wanted)):
             yield from _differences(f"{path}.{name}".lstrip("."), earlier.get(name), wanted.get(name))
+        return
+    if path == "command" and (name := packed_name(earlier)) and name == packed_name(wanted):
+        yield f"function ({name} has changed)"
         return
     yield path if path.startswith(SECRET) else f"{path} ({_shown(earlier)}, now {_shown(wanted)})"
 

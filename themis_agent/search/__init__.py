@@ -1,12 +1,13 @@
 """Hyperparameter searches: which trials live, and how long. Pure.
 
-    search = successive_halving(trials, iterations=(8, 16, 36))      # or hyperband, curve_stopping, to_the_end
+    search = successive_halving(trials, iterations=(8, 16, 36))      # or hyperband, asha, curve_stopping, to_the_end
     search, decisions = search.take(Report("trial-7", iteration=8, loss=0.31))
     work = search.work()                                             # what bids are made from
 
 A search is an immutable value (`tuner.Search`); `tuner.Tuner` is the protocol that any other tuner can speak.
 """
 
+from themis_agent.search.asha import Asha, asha
 from themis_agent.search.curve_stopping import CurveStopping, curve_stopping
 from themis_agent.search.halving import Halving, iterations_of_budget, rungs, successive_halving
 from themis_agent.search.hyperband import Hyperband, bracket_sizes, hyperband
@@ -16,6 +17,7 @@ from themis_agent.search.tuner import Search, SearchTuner, Tuner
 from themis_agent.search.work import Bracket, Phase, Work, plain, single_job
 
 __all__ = [
+    "Asha",
     "Bracket",
     "CurveStopping",
     "Decision",
@@ -31,6 +33,7 @@ __all__ = [
     "Trial",
     "Tuner",
     "Work",
+    "asha",
     "bracket_sizes",
     "curve_stopping",
     "hyperband",

@@ -1,4 +1,5 @@
-"""Where the folders are of searches that this user has submitted from this machine, by application id."""
+"""What is kept of searches that this user has submitted from this machine: their folders by application id, and the
+functions that their trials call."""
 
 import contextlib
 import re
@@ -43,5 +44,14 @@ def folder_of(app: str) -> Path | None:
     return folder.root if folder.exists else None
 
 
+def functions() -> Path:
+    """Where packed functions are kept. The search copies its own into its folder."""
+    return _state() / "functions"
+
+
 def _file(app: str) -> Path:
-    return user_state_path("themis-agent", appauthor=False) / "searches" / app
+    return _state() / "searches" / app
+
+
+def _state() -> Path:
+    return user_state_path("themis-agent", appauthor=False)

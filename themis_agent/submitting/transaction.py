@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 
+from themis_agent import warm_start
 from themis_agent.app_file import AppFile
 from themis_agent.local import stored_folder
 from themis_agent.local.folder import Folder
@@ -87,10 +88,12 @@ def _claim(folder: Path, request: Request, undo: ExitStack) -> None:
     if store is not None:
         _claim_in(store, folder, request, undo)
         return
+    earlier = warm_start.read(request.app, request.directory)
     made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     undo.callback(shutil.rmtree, made, ignore_errors=True)
     # In the folder, checkpoints are in their place there: in the store, those of several searches would mix.
     Folder(made).begin(request.app.model_copy(update={"checkpoint": None}), request.directory)
+    warm_start.keep(Folder(made), earlier)
     # Fails unless there is no such folder, or an empty one of this user.
     made.rename(folder)
     undo.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -99,6 +102,7 @@ def _claim(folder: Path, request: Request, undo: ExitStack) -> None:
 def _claim_in(store: HdfsStore, copy: Path, request: Request, undo: ExitStack) -> None:
     """The same in a store. `copy`: local, of the folder."""
     above, name = hdfs_at(store.url.rpartition("/")[0]), unquote(store.url.rpartition("/")[2])
+    earlier = warm_start.read(request.app, request.directory)
     made = f".{name}-{secrets.token_hex(4)}"
     undo.callback(_tried, f"{above.url}/{made} is left behind", above.remove, made)
     for one in (made, f"{made}/checkpoints", f"{made}/{stored_folder.JOURNAL}"):
@@ -110,6 +114,7 @@ def _claim_in(store: HdfsStore, copy: Path, request: Request, undo: ExitStack) -
     above.rename(made, name)
     undo.callback(_tried, f"{store.url} is left behind", above.remove, name)
     folder.token()
+    warm_start.keep(folder, earlier)
 
 
 def resubmit(checked: Checked, earlier: Submission) -> Submission:

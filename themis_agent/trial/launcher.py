@@ -38,6 +38,7 @@ from themis_agent.trial.reading.reader import LogReader, Reading, Source
 from themis_agent.trial.reading.times import IterationTimes
 from themis_agent.trial.store import hdfs_at, read_at, store_at
 from themis_agent.trial.wire import (
+    MAX_METRICS,
     AnyEvent,
     Checkpointed,
     CheckpointFailed,
@@ -112,6 +113,8 @@ class Launcher:
         self._restore_s = 0.0
         self._superseded = False
         self._reader = self._new_reader(None)
+        self._other_readers = {name: LogReader(name, None, None, {}) for name in spec.metrics}
+        self._others: dict[str, float] = {}
         self._times, self._told_iteration_s, self._profiled_at = IterationTimes(), 0.0, -math.inf
         self._script_reports = False
         self._source: Source | None = None
@@ -291,17 +294,23 @@ class Launcher:
         try:
             told = json.loads(line)
             rank, step, loss, at = int(told["rank"]), int(told["step"]), float(told["loss"]), float(told["at"])
+            metrics = {str(name): float(value) for name, value in dict(told.get("metrics", {})).items()}
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return
         if rank == 0 and is_step(step) and math.isfinite(at):
             if not self._script_reports and self._source is not None:
                 self._tell(LogRead(**self._header(), name=self._spec.metric, steps=Steps.REPORTED))
             self._script_reports = True
+            self._others = {name: value for name, value in metrics.items() if math.isfinite(value)}
             self._note_step(step, loss, at)
 
     def note_line(self, line: str) -> None:
         """A line of rank 0's log, which counts as long as the script does not report itself."""
         if not self._script_reports:
+            for name, reader in self._other_readers.items():
+                for one in reader.read(line):
+                    if one.value is not None and math.isfinite(one.value):
+                        self._others[name] = one.value
             before = self._reader.held
             self._note_readings(self._reader.read(line))
             if self._reader.held is not before:
@@ -332,7 +341,8 @@ class Launcher:
     def _note_step(self, step: int, loss: float, at: float) -> None:
         self._last_step, self._reported_at = step, time.monotonic()
         self._times.step(step, at)
-        self._tell(Reported(sequence=self._next(), at=at, step=step, loss=loss))
+        others = dict(list(self._others.items())[:MAX_METRICS])
+        self._tell(Reported(sequence=self._next(), at=at, step=step, loss=loss, metrics=others))
         seconds = self._times.iteration_s
         changed = seconds is not None and abs(seconds - self._told_iteration_s) > 0.05 * self._told_iteration_s
         now = time.monotonic()

@@ -67,13 +67,16 @@ def checkpoint_name(step: int) -> str:
     return f"step-{step}"
 
 
-def report(step: int, loss: float) -> None:
-    """Report that a step was executed, from rank 0 at least. A loss of NaN ends the trial as failed."""
+def report(step: int, loss: float, **metrics: float) -> None:
+    """Report that a step was executed, from rank 0 at least. A loss of NaN ends the trial as failed. `metrics`: others,
+    by name, which are shown and can be constrained, such as `accuracy=0.9`.
+    """
     directory = os.environ.get("THEMIS_TRIAL_DIR")
     if directory is None:
         return
     rank = int(os.environ.get("RANK", "0"))
-    line = json.dumps({"step": int(step), "loss": float(loss), "at": time.time(), "rank": rank}) + "\n"
+    others = {"metrics": {name: float(value) for name, value in metrics.items()}} if metrics else {}
+    line = json.dumps({"step": int(step), "loss": float(loss), "at": time.time(), "rank": rank, **others}) + "\n"
     try:
         # Without a launcher that reads, opening fails: the script is not disturbed.
         pipe = os.open(Path(directory) / REPORTS, os.O_WRONLY | os.O_NONBLOCK)

@@ -18,6 +18,9 @@ Epoch = Annotated[int, Field(ge=1)]
 Step = Annotated[int, Field(ge=0, lt=MAX_STEPS)]
 """Of a trial, from its first start on."""
 
+MAX_METRICS = 16
+"""How many metrics a trial reports beside the one that decides."""
+
 LAST_LINES = 20
 """How many lines of a trial's log its last event holds."""
 
@@ -58,9 +61,9 @@ class LaunchSpec(Wire):
     `orphan_s`: without an answer of the agent for so long, the trial is checkpointed and ends. `token_file`: readable
     by its owner alone (0600), or its URL in a store. `agent_address`: the URL at which a new attempt of the agent
     publishes an `AgentAddress`. `log_url`: a folder in a store, to which logs are copied. `metric`: its name in
-    logs. `loss_pattern`: a regular expression for log lines, with the named groups `step`, `loss`, `iteration_s`.
-    `report_timeout_s`: a command that reports nothing for so long is ended; 0: it is not. `log_bytes`: of each rank's
-    log at most.
+    logs. `metrics`: those of others that are read there. `loss_pattern`: a regular expression for log lines, with the
+    named groups `step`, `loss`, `iteration_s`. `report_timeout_s`: a command that reports nothing for so long is ended;
+    0: it is not. `log_bytes`: of each rank's log at most.
     """
 
     trial: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$")]
@@ -84,6 +87,7 @@ class LaunchSpec(Wire):
     token_file: str | None = None
     env: dict[str, str] = {}
     metric: str = "loss"
+    metrics: list[str] = []
     loss_pattern: str | None = None
     report_timeout_s: Annotated[float, Field(ge=0)] = 0.0
 
@@ -127,11 +131,13 @@ class Started(Event):
 
 
 class Reported(Event):
-    """A step was executed. `at`: when the script reported it, or the log line was read."""
+    """A step was executed. `at`: when the script reported it, or the log line was read. `metrics`: the others that are
+    known then, by name; only finite ones."""
 
     type: Literal["reported"] = "reported"
     step: Step
     loss: Annotated[float, Field(allow_inf_nan=True)]
+    metrics: Annotated[dict[str, float], Field(max_length=MAX_METRICS)] = {}
 
 
 class LogRead(Event):

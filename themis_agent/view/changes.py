@@ -16,6 +16,7 @@ from themis_agent.agent.events import (
     Revoked,
     Suspended,
 )
+from themis_agent.agent.settings import VIOLATED
 from themis_agent.agent.state import Attempt, Fate, State, TrialState
 from yarn_plugin.quantities import NOTHING, count, number
 
@@ -51,6 +52,8 @@ def changes(before: State, after: State, event: Event, at: float, metric: str) -
 
 def metric_text(value: float | None) -> str:
     """A metric of any magnitude, with four digits."""
+    if value is not None and abs(value) >= VIOLATED:
+        return "a violated constraint"
     return NOTHING if value is None else f"{value:.4g}"
 
 
@@ -188,7 +191,9 @@ def _of_fate(after: State, old: TrialState, new: TrialState, metric: str) -> Ite
         case "paused":
             reached = f"reached the end of rung {new.rung} at step {new.until:g}"
             text = f"{'is ranked at the end of its rung' if new.ran_out else reached} with {value}"
-            yield Change(new.id, f"{text}; it waits for the other trials of bracket {new.bracket}", fate="paused")
+            others = f"for the other trials of bracket {new.bracket}"
+            until = "to be among the best there" if after.settings.algorithm == "asha" else others
+            yield Change(new.id, f"{text}; it waits {until}", fate="paused")
         case "pruned" if after.settings.algorithm == "curve_stopping":
             best = after.best
             known = "" if best is None else f", {metric_text(after.metric(best))} of {best.id}"

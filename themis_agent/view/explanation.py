@@ -51,7 +51,9 @@ def now(shown: Snapshot, trial: TrialState | None) -> Iterator[str]:
     elif what == "waiting":
         yield _waiting(shown.state, trial)
     elif what == "paused":
-        yield f"waits at the end of rung {trial.rung} for {_others(shown.state, trial)}"
+        until = f"until it is among the best 1 of {shown.state.settings.eta} there"
+        is_alone = shown.state.settings.algorithm == "asha"
+        yield f"waits at the end of rung {trial.rung} {until if is_alone else f'for {_others(shown.state, trial)}'}"
     if read := what_is_read(trial):
         yield f"is read from its log: {read}"
     if trial.store_problem:

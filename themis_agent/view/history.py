@@ -79,8 +79,9 @@ class BidMade:
 class History:
     """See the module. `metric`: the name of what trials report.
 
-    `curves`: (step, metric) of each trial; steps that were lost and executed again count once. `rhos`: (time, rho) with
-    what was held, where it was asked for; None: unbounded. `complete`: whether the journal goes back to the beginning
+    `metrics`: (time, metric) of reports that were better than all before. `curves`: (step, metric) of each trial; steps
+    that were lost and executed again count once. `rhos`: (time, rho) with what was held, where it was asked for; None:
+    unbounded. `complete`: whether the journal goes back to the beginning
     of the search.
     """
 
@@ -90,6 +91,7 @@ class History:
         self.complete = True
         self.runs: list[Run] = []
         self.curves: dict[str, list[tuple[float, float]]] = {}
+        self.metrics: list[tuple[float, float]] = []
         self.holdings: list[Holding] = []
         self.rhos: list[tuple[float, float | None]] = []
         self.bids: list[BidMade] = []
@@ -104,7 +106,7 @@ class History:
         if self.begun is None:
             self.begun = decided.at
             self.complete = before is None and after is not None
-        self._happened(decided.at, decided.event)
+        self._happened(decided.at, decided.event, after)
         for command in decided.commands:
             self._commanded(decided, command)
         if before is not None and after is not None:
@@ -135,10 +137,10 @@ class History:
         """What has happened to a trial; to the search itself for ""."""
         return [one for one in self.changes if one.trial == trial]
 
-    def _happened(self, at: float, event: Event) -> None:
+    def _happened(self, at: float, event: Event, after: State | None) -> None:
         match event:
             case Reported():
-                self._reported(event)
+                self._reported(event, at, after)
             case LauncherEnded():
                 self._ended(at, event.trial, event.epoch, event.launcher)
                 self.counts["crashes"] += event.code not in (0, None)
@@ -186,12 +188,21 @@ class History:
             run.ended = at
             del self._open[trial]
 
-    def _reported(self, event: Reported) -> None:
+    def _improved(self, event: Reported, at: float, after: State | None) -> None:
+        """The best metric so far, of trials that violate nothing."""
+        if after is None or event.metric is None or after.trials[event.trial].violated:
+            return
+        sign = -1.0 if after.settings.maximize else 1.0
+        if not self.metrics or sign * event.metric < sign * self.metrics[-1][1]:
+            self.metrics.append((at, event.metric))
+
+    def _reported(self, event: Reported, at: float, after: State | None) -> None:
         run = self._open.get(event.trial)
         if run is None or run.epoch != event.epoch:
             return
         run.first_step = event.step if run.first_step is None else run.first_step
         run.last_step = event.step
+        self._improved(event, at, after)
         if event.metric is None:
             return
         curve = self.curves.setdefault(event.trial, [])

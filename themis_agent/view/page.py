@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from themis_agent.agent.state import TrialState
-from themis_agent.local.progress import status, summary
+from themis_agent.local.progress import cost, status, summary
 from themis_agent.validation import gpu_time, plan
 from themis_agent.view.changes import Change, metric_text
 from themis_agent.view.charts import curves, gpus
+from themis_agent.view.comparison import comparison
 from themis_agent.view.fairness import fairness
+from themis_agent.view.parameters import parameters
 from themis_agent.view.snapshot import Snapshot, clock, duration
 from yarn_plugin.quantities import count, number
 from yarn_plugin.report import (
@@ -35,6 +37,9 @@ from yarn_plugin.report.table import Cell, Tone
 MAX_TRIALS = 500
 """Trials in the table: the best ones."""
 
+MAX_VIOLATED = 5
+"""Trials that are named because they violate a constraint."""
+
 MAX_PARAMETERS = 12
 """Parameters with a column of their own."""
 
@@ -49,15 +54,25 @@ TONES: dict[str, Tone] = {
 }
 
 
-def page(shown: Snapshot, standing: str, made: str, reload_s: int | None = None) -> Page:
-    """The page. `standing`: how the search stands, in a sentence; `reload_s`: how often a browser loads it again."""
+def page(
+    shown: Snapshot,
+    standing: str,
+    made: str,
+    reload_s: int | None = None,
+    other: tuple[str, Snapshot] | None = None,
+) -> Page:
+    """The page. `standing`: how the search stands, in a sentence; `reload_s`: how often a browser loads it again;
+    `other`: the name of another search, and that one, to compare with.
+    """
     app = shown.app
     began = datetime.fromtimestamp(shown.wall - (shown.at - shown.began)).strftime("%Y-%m-%d %H:%M:%S")
     sections = [
         Section("Best trial", tuple(_best(shown))),
         Section("Trials", (_trials(shown),)),
         Section("Curves", (curves(shown),)),
-        Section("Rungs", (_rungs(shown),)) if app.algorithm in ("hyperband", "successive_halving") else None,
+        Section("Parameters", tuple(parameters(shown))),
+        Section("Comparison", tuple(comparison(shown, other[1], (app.name, other[0])))) if other is not None else None,
+        Section("Rungs", (_rungs(shown),)) if app.algorithm in ("hyperband", "successive_halving", "asha") else None,
         Section("GPUs", gpus(shown)),
         Section("Fairness", fairness(shown)) if shown.history.rhos or shown.history.bids else None,
         Section("Failures", (_failures(shown),)),
@@ -105,7 +120,7 @@ def _top(shown: Snapshot, standing: str) -> Iterator[Block]:
     lost = sum(one.lost_steps for one in state.trials.values())
     if lost:
         figures.append(
-            KeyFigure("steps lost", number(lost), "executed after the newest checkpoint when a run ended", "warn")
+            KeyFigure("steps lost", number(lost), f"after the newest checkpoint of a run: {cost(state)}", "warn")
         )
     yield KeyFigures(tuple(figures))
 
@@ -124,19 +139,29 @@ def _best(shown: Snapshot) -> Iterator[Block]:
 
 def _trials(shown: Snapshot) -> Table:
     names = list(shown.app.space)[:MAX_PARAMETERS]
+    metrics = metrics_of(shown)
     ranked = shown.ranked()
     columns = (Column("trial"), Column("status"), Column("bracket", True), Column("rung", True), Column("step"),
-               Column(shown.app.metric, True), Column("GPUs", True), Column("starts", True),
-               Column("checkpoint", True), Column("GPU time, s", True, 0),
+               Column(shown.app.metric, True), *(Column(name, True) for name in metrics), Column("GPUs", True),
+               Column("starts", True), Column("checkpoint", True), Column("GPU time, s", True, 0),
                *(Column(name, _is_numeric(shown, name)) for name in names))  # fmt: skip
-    rows = tuple(_trial(shown, one, names) for one in ranked[:MAX_TRIALS])
+    rows = tuple(_trial(shown, one, names, metrics) for one in ranked[:MAX_TRIALS])
+    violated = [f"{one.id} ({one.violated})" for one in ranked if one.violated]
     notes = [f"The best {MAX_TRIALS} of {len(ranked)} trials."] if len(ranked) > MAX_TRIALS else []
     if len(shown.app.space) > len(names):
         notes.append(f"{len(names)} of {len(shown.app.space)} parameters.")
+    more = f" and {len(violated) - MAX_VIOLATED} more" if len(violated) > MAX_VIOLATED else ""
+    if violated:
+        notes.append(f"Constraints do not hold of {', '.join(violated[:MAX_VIOLATED])}{more}.")
     return Table(columns, rows, note=" ".join(notes) or None)
 
 
-def _trial(shown: Snapshot, trial: TrialState, names: Sequence[str]) -> tuple[Cell, ...]:
+def metrics_of(shown: Snapshot) -> list[str]:
+    """The further metrics that trials have reported, by name."""
+    return sorted({name for one in shown.state.trials.values() for name, _ in one.others})
+
+
+def _trial(shown: Snapshot, trial: TrialState, names: Sequence[str], metrics: Sequence[str]) -> tuple[Cell, ...]:
     parameters, of, now = _parameters(trial), shown.app.max_steps, status(trial)
     step = Meter(trial.step, of, f"{trial.step:g} of {of:g}")
     held = len(trial.attempt.cells) if trial.attempt is not None else None
@@ -147,6 +172,7 @@ def _trial(shown: Snapshot, trial: TrialState, names: Sequence[str]) -> tuple[Ce
         trial.rung,
         step,
         _value(shown.state.metric(trial)),
+        *(_value(dict(trial.others).get(name)) for name in metrics),
         held,
         trial.epoch,
         trial.checkpoint,
@@ -181,7 +207,8 @@ def _rungs(shown: Snapshot) -> Table:
         cells: list[Cell] = [one or None for one in counts]
         rows.append((rung.bracket, rung.rung, rung.until, rung.trials, *cells))
     columns = ("bracket", "rung", "until step", "planned", "promoted", *names)
-    note = "paused: at the end of its rung, until the others of its bracket are there."
+    others = "it is among the best there" if shown.app.algorithm == "asha" else "the others of its bracket are there"
+    note = f"paused: at the end of its rung, until {others}."
     return Table(tuple(Column(name, True) for name in columns), tuple(rows), note=note)
 
 

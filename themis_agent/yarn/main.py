@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from themis_agent import warm_start
 from themis_agent.agent import commands, events
 from themis_agent.agent.state import State
 from themis_agent.app_file import AppFile
@@ -83,6 +84,7 @@ class Search:
         if self._mirror is not None:
             self._mirror.catch_up(self._folder.journal, self._agent.state)
         self._changes = Changes(self._agent.state)
+        self._earlier = warm_start.kept(self._folder)
         answers = AnswerTimes()
         view = View(self._app, self._folder, self._agent.now, answers)
         previous = master.register(self._host, self._port, f"{self._url}/{view.key}/")
@@ -125,7 +127,7 @@ class Search:
             case commands.SampleTrial():
                 state = self._agent.state
                 if state is not None:
-                    self._agent.put(sampled(self._app, command, state))
+                    self._agent.put(sampled(self._app, command, state, self._earlier))
             case commands.StartTrial() | commands.StopTrial() | commands.KillTrial():
                 self._driver.carry_out(command)
             case _:

@@ -31,6 +31,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from yarn_plugin.field_problems import keys_at, near
 from yarn_plugin.observe.scheduler_configuration import CAPACITY
 from yarn_plugin.queues.specification import (
     DEFAULT_PARTITION,
@@ -234,8 +235,10 @@ def _problem(raw: Any, error: dict[str, Any]) -> Problem:
 
 
 def _expected(error: dict[str, Any]) -> str:
-    is_unknown = error["type"] == "extra_forbidden"
-    return "unknown setting; `yarn-plugin queues -h` lists all settings" if is_unknown else expectation(error)
+    if error["type"] != "extra_forbidden":
+        return expectation(error)
+    meant = near(str(error["loc"][-1]), keys_at(QueueFile, error["loc"]))
+    return f"unknown setting{meant or '; `yarn-plugin queues -h` lists all settings'}"
 
 
 def _name(sections: list[Any], index: int) -> str:

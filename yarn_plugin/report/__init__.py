@@ -2,9 +2,11 @@
 
 A page is made of plain dataclasses: a `Page` of `Section`s of blocks. Blocks: `Text`, `KeyFigures`, `Table`, `Entries`,
 `Details`, `SideBySide`, `Code`, and the charts `TimeChart`, `Gantt`, `BarChart`, `ColumnChart`, `Distribution`,
-`CurveChart`, `TreeChart`. Every text is escaped; every chart has a description and a table of its values.
+`CurveChart`, `ParallelChart`, `PlaneChart`, `TreeChart`. Every text is escaped; every chart has a description and a
+table of its values.
 """
 
+from yarn_plugin.report.axes import Axis, axis_of
 from yarn_plugin.report.bars import BarChart, ColumnChart, ColumnSeries
 from yarn_plugin.report.curves import Curve, CurveChart
 from yarn_plugin.report.distribution import Distribution, Sample
@@ -25,11 +27,14 @@ from yarn_plugin.report.page import (
     render,
     write,
 )
+from yarn_plugin.report.parallel import ParallelChart, Strand
+from yarn_plugin.report.plane import PlaneChart, Point
 from yarn_plugin.report.table import Badge, Column, Figure, Meter, Table
 from yarn_plugin.report.timechart import Series, TimeChart
 from yarn_plugin.report.tree import Node, TreeChart
 
 __all__ = [
+    "Axis",
     "Badge",
     "Bar",
     "BarChart",
@@ -53,16 +58,21 @@ __all__ = [
     "Moment",
     "Node",
     "Page",
+    "ParallelChart",
+    "PlaneChart",
+    "Point",
     "Row",
     "Sample",
     "Section",
     "Series",
     "SideBySide",
     "Span",
+    "Strand",
     "Table",
     "Text",
     "TimeChart",
     "TreeChart",
+    "axis_of",
     "render",
     "write",
 ]

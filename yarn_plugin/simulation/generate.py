@@ -149,7 +149,7 @@ def _draw(name: str, value: Any, random: Random, where: str) -> Any:
     try:
         distribution = _DISTRIBUTION.validate_python(value)
     except ValidationError as problem:
-        raise FileError(f"{where}, {name}: {invalid_fields(problem)}") from None
+        raise FileError(f"{where}, {name}: {invalid_fields(problem, value)}") from None
     if isinstance(distribution, Choice):
         return random.choices(distribution.values, distribution.weights)[0]
     amount = distribution.draw(random)
