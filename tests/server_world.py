@@ -127,11 +127,18 @@ class Client:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
         self.file = self.socket.makefile("rb")
         if way == "sasl":
-            self.socket.sendall(b"\x01" + struct.pack("!i", 5) + b"PLAIN")
-            plain = f"\0{user}\0{password}".encode()
-            self.socket.sendall(b"\x02" + struct.pack("!i", len(plain)) + plain)
-            status, length = struct.unpack("!bi", self.read(5))
-            self.refusal = self.read(length).decode() if status != 5 else None
+            try:
+                self._negotiate()
+            except OSError:
+                self.close()
+                raise
+
+    def _negotiate(self):
+        self.socket.sendall(b"\x01" + struct.pack("!i", 5) + b"PLAIN")
+        plain = f"\0{self.user}\0{self.password}".encode()
+        self.socket.sendall(b"\x02" + struct.pack("!i", len(plain)) + plain)
+        status, length = struct.unpack("!bi", self.read(5))
+        self.refusal = self.read(length).decode() if status != 5 else None
 
     def read(self, count):
         data = self.file.read(count)

@@ -5,6 +5,7 @@ from contextlib import closing
 from typing import IO, Protocol
 
 import pyarrow as pa
+from pyspark.errors.exceptions.captured import unwrap_spark_exception
 from pyspark.serializers import read_int
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
@@ -135,7 +136,9 @@ def fetch_batches(frame: DataFrame, batches: Batches) -> None:
 
 def _result_of(server: object, stopped: BaseException | None) -> None:
     try:
-        server.getResult()  # type: ignore[attr-defined]
+        # As Spark says it, not that something was thrown while the JVM waited.
+        with unwrap_spark_exception():
+            server.getResult()  # type: ignore[attr-defined]
     except Exception as failed:
         # The JVM could not send what is not wanted any more, or it has failed first.
         if stopped is None or isinstance(stopped, EOFError | OSError | pa.ArrowException):

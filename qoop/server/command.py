@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.errors import QoopError
+from qoop.feedback.profile import read_profile
 from qoop.server.address import Address
 from qoop.server.limits import ServerLimits
 from qoop.submit.job import SparkFlags, SubmissionError
 from qoop.submit.registration import ArbiterAccess, Registration, register
+from qoop.tables.folder import why_no_folder
 from yarn_plugin.errors import BadInputError, os_reason
 
 if TYPE_CHECKING:
@@ -97,6 +99,10 @@ def _check(settings: ServerSettings, flags: SparkFlags, access: ArbiterAccess | 
             raise SubmissionError(f"qoop server: {NEEDED} ({package} is missing)")
     if flags.is_cluster_mode:
         raise SubmissionError("--deploy-mode cluster: cannot be given; clients connect to the driver, so it runs here")
+    if settings.tables is not None and not settings.tables.is_dir():
+        raise BadInputError("--tables", str(settings.tables), why_no_folder(str(settings.tables)))
+    if settings.profile is not None:
+        read_profile(settings.profile)
     if access is not None and settings.profile is not None:
         raise SubmissionError("--arbiter, --profile: give only one; each of them sets the share")
     if access is None and not settings.address.is_loopback:

@@ -7,13 +7,9 @@ import time
 
 import pytest
 
-from tests import server_world
-from tests.server_world import Client, World, message, small
+from tests.server_world import Client, World, message, small  # first: it skips where Thrift is missing
 
-if not hasattr(server_world, "Client"):
-    pytest.skip("needs thrift and PyHive", allow_module_level=True)
-
-from thrift.Thrift import TApplicationException
+from thrift.Thrift import TApplicationException  # isort: skip
 
 from qoop.server.errors import AuthenticationError
 
