@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -74,25 +75,28 @@ class ToySession:
 
 @dataclass
 class World:
-    """A server at a port of this machine, in a thread."""
+    """A server at a port of this machine, in a thread; `backend`: what runs its statements instead of `ToySession`."""
 
     limits: ServerLimits = field(default_factory=lambda: ServerLimits(poll_s=0.05))
     authenticator: object = field(default_factory=ByName)
     version: str = "4.3.0"
+    backend: object = None
     port: int = 0
 
     def __post_init__(self):
+        self.opening_s = 0.0
         self.started, self.cancelled, self.opened = [], [], []
         self.room = ResultRoom(self.limits.memory_bytes, self.limits.disk_bytes)
 
     def open_session(self, user, configuration):
+        time.sleep(self.opening_s)
         self.opened.append(ToySession(self, user, configuration))
         return self.opened[-1]
 
     @contextlib.contextmanager
     def running(self):
         ready, loop = threading.Event(), asyncio.new_event_loop()
-        self.handler = Handler(self, self.limits, self.room)
+        self.handler = Handler(self.backend or self, self.limits, self.room)
         stop = asyncio.Event()
 
         async def serve():

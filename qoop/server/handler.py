@@ -129,7 +129,13 @@ class Handler:
         if version is None or version < OLDEST_PROTOCOL:
             raise ServerError(f"client_protocol {version}: must be at least HIVE_CLI_SERVICE_PROTOCOL_V6", "08001")
         new = partial(self._spark.open_session, caller.user, dict(request.configuration or {}))
-        session = await self._in_thread(self.sessions.open, caller.user, caller.connection, new)
+        opening = asyncio.ensure_future(self._in_thread(self.sessions.open, caller.user, caller.connection, new))
+        try:
+            session = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # The connection has ended meanwhile: nobody will close the session.
+            opening.add_done_callback(self._close_unused)
+            raise
         log.info("session %s of %s: opened", session.handle, session.user)
         return ttypes.TOpenSessionResp(
             status=answers.SUCCESS,
@@ -137,6 +143,10 @@ class Handler:
             sessionHandle=answers.session_handle(session.handle),
             configuration={},
         )
+
+    def _close_unused(self, opening: "asyncio.Future[Session[SparkSide]]") -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self.sessions.close(opening.result())
 
     async def _close_session(self, request: Any, caller: Caller) -> Any:
         session = self._session(request, caller)

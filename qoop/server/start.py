@@ -49,7 +49,7 @@ def started(
     spark = _session(flags, confs)
     try:
         if tables is not None:
-            _show_tables(spark, tables)
+            show_tables(spark, tables)
         with _shares(spark, profile, access, registration) as shares:
             yield SparkApplication(spark, shares, Options(plan=plan))
     finally:
@@ -108,7 +108,7 @@ class _Holder:
         self._target.close()
 
 
-def _show_tables(spark: SparkSession, folder: Path) -> None:
+def show_tables(spark: SparkSession, folder: Path) -> None:
     """Make a table of each in the folder, in Spark's catalogue in memory.
 
     Raises:

@@ -102,6 +102,16 @@ def test_a_connection_that_ends_takes_its_sessions_and_statements_along(world, i
     until(lambda: not world.handler.sessions.all())
 
 
+def test_a_session_whose_client_leaves_while_it_is_opened_is_closed(world):
+    world.opening_s = 0.3
+    client = Client(world.port)
+    client.send(message("OpenSession", client_protocol=9))
+    time.sleep(0.1)
+    client.close()
+    until(lambda: world.opened and world.opened[0].closed)
+    assert not world.handler.sessions.all()
+
+
 def test_http_sessions_outlive_their_connections_until_they_are_idle():
     with World(small(idle_timeout_s=0.2)).running() as world:
         client = Client(world.port, "http")
