@@ -1,8 +1,9 @@
 """Run the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`, as `make test` and `make test-all` do.
 
 First all tests that need no cluster, on all cores, then those in tests/integration, one after another; with a path
-among the arguments, only what pytest finds there. In addition to pytest: all skips are listed, each must have an
-allowed reason (see `skips`), and no process that the tests have started may still run at the end.
+among the arguments, only what pytest finds there. In addition to pytest: the slowest tests and all skips are listed,
+each skip must have an allowed reason (see `skips`), and no process that the tests have started may still run at the
+end.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def main() -> int:
     codes = []
     for part in parts:
         # In a separate process, so that any process with the mark that still runs afterwards was left by the tests.
-        command = [sys.executable, "-m", "pytest", "-p", "tests.skips", *selection, *part, *rest]
+        command = [sys.executable, "-m", "pytest", "-p", "tests.skips", "--durations=40", *selection, *part, *rest]
         codes.append(subprocess.run(command, env={**os.environ, MARK: mark}, check=False).returncode)
     # With -k or -m, one of the two may have no tests.
     return max(codes if len(set(codes)) == 1 else set(codes) - {NO_TESTS}) or _check_processes(mark)
