@@ -115,7 +115,8 @@ def test_values_are_those_of_sparks_thrift_server(client):
       array(1, null, 3), map('k', 1.5D), named_struct('a', 'x', 'b', array(timestamp '2020-01-02 03:04:05')),
       array(X'6162'), array(interval '1-2' year to month), interval '1' year, interval '-3 04:05:06.7' day to second,
       interval '90' minute, float(1.1), tinyint(1), smallint(2), 3, 4L, 1.5D, true, null, 'caf\u00e9',
-      cast(null AS int), cast(null AS array<int>), cast(null AS struct<a: int>), make_interval(1, 2), parse_json('{"a":1}')"""
+      cast(null AS int), cast(null AS array<int>), cast(null AS struct<a: int>), make_interval(1, 2),
+      parse_json('{"a":1}')"""
     assert ask(client, session, text) == [
         (
             *("1.50", "2020-01-02 03:04:05.678", "2020-01-02", b"ab", "[1,null,3]", '{"k":1.5}'),

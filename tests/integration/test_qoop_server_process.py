@@ -91,7 +91,7 @@ def test_a_server_on_yarn_is_one_application_that_is_gone_after_a_kill(cluster, 
     token = (tmp_path / "token").read_text()
     user = token.split(".")[1]
     words = (*FLAGS, *arbitration, "--tables", small_data().path)
-    with server(tmp_path / "server", *words, environment={**os.environ, **environment}) as (process, port, log):
+    with server(tmp_path / "server", *words, environment={**os.environ, **environment}) as (process, port, _):
         with Client(port, password="guess") as guessing:
             assert "must be an arbiter's token" in guessing.refusal
         with Client(port, user=user, password=token) as client:
