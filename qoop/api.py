@@ -108,6 +108,27 @@ def collect(
     return Answer(query.written.columns, query.result, outcome)
 
 
+def fetch(
+    spark: SparkSession,
+    text: str | ParsedText,
+    options: Options | None,
+    take: Callable[[DataFrame], tuple[int, Place]],
+) -> tuple[Place, Outcome]:
+    """Run a query that stores no rows, and take those of its result.
+
+    `take`: called for each attempt at the last stage, which a switch may cancel; returns their number, and what it has
+    made of them. What it made of the complete result is returned.
+    """
+    query = SessionQuery(
+        spark, _parsed(spark, text), _checked(options), use="all rows, fetched", keeps_metadata=False, in_copy=True
+    )
+    try:
+        outcome = query.run(lambda frame: take(query.wanted(frame)))
+    finally:
+        query.close()
+    return query.result, outcome
+
+
 def write(
     spark: SparkSession,
     text: str | ParsedText,
@@ -296,4 +317,4 @@ def _execute_as_written(
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, Unsupported(why), ())
 
 
-__all__ = ["Answer", "Options", "collect", "execute", "how_to_run", "sql", "write"]
+__all__ = ["Answer", "Options", "collect", "execute", "fetch", "how_to_run", "sql", "write"]

@@ -13,8 +13,8 @@ from yarn_plugin import console
 from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
 
 if TYPE_CHECKING:
-    from qoop.submit.command import ArbiterAccess
     from qoop.submit.job import Job
+    from qoop.submit.registration import ArbiterAccess
 
 
 MAX_ROWS = 1_000_000_000
@@ -259,6 +259,137 @@ def explain(
     run(read_query(file, text), tables, parse_shares(shares), plans, json_file)
 
 
+@cli.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
+@click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS]")
+@click.option(
+    "--listen",
+    default="127.0.0.1:10000",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen. Beyond loopback, --arbiter and a certificate are required.",
+)
+@click.option("--tls-cert", type=click.Path(path_type=Path), metavar="FILE", help="Certificate (PEM) for TLS.")
+@click.option(
+    "--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="Private key (PEM) of the certificate."
+)
+@click.option("--name", default="qoop server", show_default=True, help="Name of the application.")
+@click.option(
+    "--tables",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Local directory with a Parquet file, or a directory of Parquet files, for each table.  [default: Spark's "
+    "catalog]",
+)
+@click.option(
+    "--arbiter",
+    envvar=URL_VARIABLE,
+    metavar="URL",
+    help="Arbiter to register with for a share of the cluster; needs --master yarn. Clients then log in with tokens "
+    f"as passwords.  [env var: {URL_VARIABLE}]",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"With --arbiter: file with the server's own token.  [default: the token in {TOKEN_VARIABLE}]",
+)
+@console.ca_option
+@click.option("--pool", help="With --arbiter: the pool to join, if there are several.")
+@click.option(
+    "--weight",
+    type=click.FloatRange(0, 1000, min_open=True),
+    default=1.0,
+    help="With --arbiter: weight among the applications in the pool, up to the pool's max_weight.  [default: 1]",
+)
+@click.option(
+    "--profile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Without an arbiter: a file with the share over time, from the server's start; see qoop submit -h.",
+)
+@click.option(
+    "--plan",
+    type=click.Choice(["auto", "always", "never"]),
+    help="Which queries are planned; see qoop submit -h. A session may choose with SET spark.qoop.plan=...  [default: "
+    "auto]",
+)
+@click.option("--max-sessions", type=click.IntRange(1, 100_000), default=500, show_default=True)
+@click.option(
+    "--max-running",
+    type=click.IntRange(1, 1000),
+    default=32,
+    show_default=True,
+    help="Statements that run at the same time; others wait for their turn, which goes round the sessions.",
+)
+@click.option(
+    "--idle-timeout",
+    type=click.FloatRange(1, 1_000_000),
+    default=3600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Close a session that has not been used for so long, and in which no statement runs.",
+)
+@click.option(
+    "--result-memory",
+    type=click.IntRange(1, 1_000_000),
+    default=256,
+    show_default=True,
+    metavar="MB",
+    help="How much of the results that wait to be fetched is kept in memory. The rest is written to files.",
+)
+@click.option(
+    "--spill",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, writable=True),
+    metavar="DIR",
+    help="Where these files are.  [default: the system's directory for temporary files]",
+)
+@click.option(
+    "--drain",
+    type=click.FloatRange(0, 86_400),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long running statements may go on after SIGTERM or Ctrl-C.",
+)
+def server(rest: tuple[str, ...], **given: Any) -> int:
+    """Serve SQL to JDBC, ODBC and Python clients, by HiveServer2's protocol.
+
+    \b
+    On this machine:  qoop server --master 'local[4]' --tables DIR
+    Then:             beeline -u jdbc:hive2://127.0.0.1:10000/default
+    On YARN:          qoop server --master yarn --arbiter http://127.0.0.1:8780 --token-file TOKEN
+
+    Each query is run with replanning, as by qoop submit. One port takes Thrift over TCP (SASL PLAIN, and without an
+    arbiter NOSASL) and Thrift over HTTP at /cliservice. All clients share one application on the cluster, which is
+    registered once; their tasks take turns. It runs until SIGTERM or Ctrl-C.
+
+    Without --arbiter clients need no password, and the server can only be reached from this machine. With it, a
+    client's password is a token (yarn-plugin token USER). Statements run with the rights of whoever starts the server.
+
+    Options that are not listed below are passed to spark-submit unchanged (--master, --executor-memory, --conf, ...).
+    A statement's log, such as beeline prints it, tells the plan, its switches, and the share with the reason.
+    See docs/server.md for clients: beeline, PyHive, impyla, SQLAlchemy, dbt.
+
+    Exit code: 0 after SIGTERM or Ctrl-C; 1 if Spark stops; 2 for wrong options.
+    """
+    from qoop.server.address import parse_address
+    from qoop.server.command import ServerSettings, serve
+    from qoop.server.limits import MIB, ServerLimits
+    from qoop.submit.job import SparkFlags, check_unicode, spark_defaults
+
+    check_unicode({name: value for name, value in given.items() if name != "token_file"})
+    limits = ServerLimits(
+        max_sessions=given["max_sessions"],
+        max_running=given["max_running"],
+        idle_timeout_s=given["idle_timeout"],
+        memory_bytes=given["result_memory"] * MIB,
+    )
+    address = parse_address(given["listen"], given["tls_cert"], given["tls_key"])
+    chosen = {name: given[name] for name in ("name", "tables", "profile", "plan", "spill")}
+    settings = ServerSettings(address, drain_s=given["drain"], limits=limits, **chosen)
+    return serve(settings, SparkFlags(rest, spark_defaults(rest, os.environ)), _arbiter_access(given))
+
+
 def _job(query: str, given: dict[str, Any]) -> "Job":
     from qoop.submit.job import Job, Output, SubmissionError, check_unicode
     from yarn_plugin.errors import BadInputError
@@ -333,7 +464,7 @@ def _only_one_share(given: list[str]) -> str:
 
 
 def _arbiter_access(given: dict[str, Any]) -> "ArbiterAccess | None":
-    from qoop.submit.command import ArbiterAccess
+    from qoop.submit.registration import ArbiterAccess
     from yarn_plugin.api.client import ArbiterError, find_token
 
     if given["arbiter"] is None:

@@ -2,7 +2,14 @@
 
 import pytest
 
-ALLOWED = ("needs a GPU", "needs a container engine", "needs control groups", "needs torch", "needs OR-tools")
+ALLOWED = (
+    "needs a GPU",
+    "needs a container engine",
+    "needs control groups",
+    "needs torch",
+    "needs OR-tools",
+    "needs thrift and PyHive",
+)
 """Allowed beginnings of reasons: what a machine need not have."""
 
 

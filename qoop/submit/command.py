@@ -7,25 +7,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 
 import psutil
-from pydantic import ValidationError
 
-from qoop.feedback.arbiter import ExecutorSize
-from qoop.submit.job import Job, SparkFlags, SubmissionError
+from qoop.submit.job import Job, SparkFlags
+from qoop.submit.registration import ArbiterAccess, register
 from qoop.submit.stderr import MESSAGES, relay_to_stderr
-from yarn_plugin.api import wire
-from yarn_plugin.api.client import ArbiterClient, ArbiterError, new_request_id
 from yarn_plugin.console import err
 from yarn_plugin.control_characters import escape_controls
-from yarn_plugin.errors import BadInputError
-from yarn_plugin.validation import expectation
 
 QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
-GRACE_S = 30.0
-"""The grace period to register with: decommissioned executors need it to migrate their blocks."""
 
 CA_NAME = "qoop-ca.pem"
 """File name of the trusted certificates in the working folder of a driver on the cluster."""
@@ -37,21 +30,6 @@ class StoppedBySignal(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
-
-
-@dataclass(frozen=True, slots=True)
-class ArbiterAccess:
-    """The arbiter to register with, the user's token, and the pool and weight to ask for.
-
-    `option`: the option, as an error names it.
-    """
-
-    url: str
-    token: str
-    pool: str | None
-    weight: float
-    verify: str | bool
-    option: str = "--arbiter"
 
 
 def submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
@@ -77,73 +55,35 @@ def _submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
     flags.check(output=job.output is not None, checkpoint=job.checkpoint is not None)
     if access is None:
         return _spark_submit(job, flags, {})
-    if not flags.is_yarn:
-        raise SubmissionError(
-            f"{access.option}: needs --master yarn; with --master {flags.master} remove it and use --profile or --slots"
-        )
-    if flags.value("--queue") or flags.conf("spark.yarn.queue"):
-        raise SubmissionError(
-            f"--queue: cannot be given with {access.option}, which assigns a queue to each query; use --pool to choose "
-            "a pool"
-        )
     return _submit_registered(job, flags, access)
 
 
 def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess) -> int:
-    client = ArbiterClient(access.url, access.token, access.verify)
-    size = flags.executor_size(_allocation_step(client))
-    registered = client.register(_registration(job, flags, access, size))
+    registration = register(job.name, flags, access)
     goes_on = False
     try:
-        if registered.share is None:
-            raise SubmissionError(
-                f"pool {registered.pool}: the arbiter assigned {registered.app} no share; see its log, or retry later"
-            )
-        size.require_one(registered.share.entitlement.resources, f"share of {registered.app} in pool {registered.pool}")
-        first = size.count(registered.share.entitlement.resources)
+        registration.check_share()
         job = job.model_copy(
             update={
                 "arbiter": access.url,
-                "app": registered.app,
-                "token": registered.token,
-                "size": astuple(size),
+                "app": registration.app,
+                "token": registration.token,
+                "size": astuple(registration.size),
                 "verify": _verify_in_driver(access.verify, flags),
             }
         )
-        confs = {
-            "spark.yarn.queue": registered.queue,
-            "spark.executor.instances": str(first),
-            "spark.dynamicAllocation.enabled": "false",
-        }
-        code = _spark_submit(job, flags, confs, _files_for_driver(access.verify, flags))
+        code = _spark_submit(job, flags, registration.confs(), _files_for_driver(access.verify, flags))
         goes_on = _goes_on(flags, code) or (flags.ends_before_query and code == 0)
         return code
     finally:
         if not goes_on:
             with _signals_ignored():
-                _deregister(client, registered.app)
+                registration.end(_print)
 
 
 def _goes_on(flags: SparkFlags, code: int) -> bool:
     """Whether a query goes on in the cluster although spark-submit was stopped."""
     return flags.is_cluster_mode and code > 128
-
-
-def _registration(job: Job, flags: SparkFlags, access: ArbiterAccess, size: ExecutorSize) -> wire.Register:
-    most = flags.instances()
-    try:
-        return wire.Register(
-            name=job.name,
-            request_id=new_request_id(),
-            pool=access.pool,
-            weight=access.weight,
-            demand=[size.total(most)] if most else None,
-            grace_s=GRACE_S,
-        )
-    except ValidationError as problem:
-        first = problem.errors()[0]
-        flag = f"--{'num-executors' if 'demand' in first['loc'] else first['loc'][0]}"
-        raise BadInputError(flag, first["input"], expectation(dict(first))) from None
 
 
 def _verify_in_driver(verify: str | bool, flags: SparkFlags) -> str | bool:
@@ -160,22 +100,10 @@ def _files_for_driver(verify: str | bool, flags: SparkFlags) -> tuple[str, ...]:
     return (f"{Path(verify).absolute()}#{CA_NAME}",)
 
 
-def _deregister(client: ArbiterClient, app: str) -> None:
-    try:
-        client.deregister(app)
-    except ArbiterError as problem:
-        # Not fatal: the arbiter notices in YARN that the application has ended.
-        _print(f"warning: {app} was not deregistered; the arbiter ends its share when YARN reports its end: {problem}")
-
-
 def _print(line: str) -> None:
     """Print on stderr, if there is still a terminal."""
     with contextlib.suppress(OSError):
         err.print(escape_controls(f"qoop: {line}"), soft_wrap=True)
-
-
-def _allocation_step(client: ArbiterClient) -> int:
-    return max(client.get_cluster().least_allocation.get("memory-mb", 1), 1)
 
 
 def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], files: tuple[str, ...] = ()) -> int:
@@ -183,9 +111,9 @@ def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], files: 
         spec = Path(folder) / "job.json"
         spec.touch(mode=0o600)
         spec.write_text(job.model_dump_json())
-        command = _command(flags, {**_defaults(flags), **confs}, spec, job.name, files)
+        command = _command(flags, {**default_confs(flags), **confs}, spec, job.name, files)
         with relay_to_stderr(spec.with_name(MESSAGES)):
-            code = _run(command, {**os.environ, **_python(flags)})
+            code = _run(command, {**os.environ, **python_variables(flags)})
         if _goes_on(flags, code):
             _print(f"the query goes on in the cluster, if it was submitted already, as {job.name!r}; stop it there")
         return code
@@ -205,7 +133,7 @@ def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path, name: str,
     return [*command, str(_driver()), spec.name if flags.is_cluster_mode else str(spec)]
 
 
-def _defaults(flags: SparkFlags) -> dict[str, str]:
+def default_confs(flags: SparkFlags) -> dict[str, str]:
     """The Spark properties that a query needs, except those that the user has set."""
     from qoop.engine.executors import DECOMMISSION_CONF
 
@@ -215,7 +143,7 @@ def _defaults(flags: SparkFlags) -> dict[str, str]:
     return {name: value for name, value in defaults.items() if flags.conf(name) is None}
 
 
-def _python(flags: SparkFlags) -> dict[str, str]:
+def python_variables(flags: SparkFlags) -> dict[str, str]:
     """Run the driver with this Python, unless it runs on the cluster in an environment of its own."""
     if flags.is_cluster_mode or flags.conf("spark.pyspark.python"):
         return {}

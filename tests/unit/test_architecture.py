@@ -117,7 +117,15 @@ PUBLISHED = (
 """What applications may use of the cluster side."""
 
 KNOWS_SQLGLOT = ("qoop.parsing",)
-KNOWS_SPARK = ("qoop.engine", "qoop.api", "qoop.installed", "qoop.session_query", "qoop.submit.driver")
+KNOWS_SPARK = (
+    "qoop.engine",
+    "qoop.api",
+    "qoop.installed",
+    "qoop.session_query",
+    "qoop.submit.driver",
+    "qoop.server.spark",
+    "qoop.server.start",
+)
 
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"}
 

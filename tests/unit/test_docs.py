@@ -105,7 +105,7 @@ def unknown_options(program, words):
         # What follows is the command line of another program.
         rest = rest[: rest.index("--")] if "--" in rest else rest
         known = {option for parameter in command.get_params(context) for option in parameter.opts}
-        known |= OF_SPARK_SUBMIT if (program, command.name) == ("qoop", "submit") else set()
+        known |= OF_SPARK_SUBMIT if (program, command.name) in (("qoop", "submit"), ("qoop", "server")) else set()
         yield from (word for word in rest if word.startswith("-") and word.strip("])'\"").split("=")[0] not in known)
 
 

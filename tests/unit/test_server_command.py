@@ -1,0 +1,216 @@
+"""What `qoop server` refuses before Spark is started; its share; whose token a password is; settings of clients."""
+
+import asyncio
+import socket
+import time
+
+import pytest
+
+pytest.importorskip("TCLIService", reason="needs thrift and PyHive")
+
+from qoop.cli import cli
+from qoop.replan.events import ArbiterAway, ShareChanged
+from qoop.server import authentication
+from qoop.server.authentication import ByName, ByToken
+from qoop.server.errors import AuthenticationError
+from qoop.server.sasl import Credentials
+from qoop.server.shares import Shares
+from qoop.server.spark import Numbers, settings
+from yarn_plugin import console
+from yarn_plugin.api.client import ArbiterRefusedError, ArbiterUnavailableError
+
+
+@pytest.fixture(autouse=True)
+def no_arbiter(monkeypatch):
+    monkeypatch.delenv("YARN_ARBITER_URL", raising=False)
+    monkeypatch.delenv("YARN_ARBITER_TOKEN", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--listen", "10000"], "--listen '10000': must be HOST:PORT, such as 127.0.0.1:10000"),
+        (["--listen", "0.0.0.0:10000"], "--listen '0.0.0.0:10000': requires --tls-cert and --tls-key"),
+        (["--tls-cert", "nowhere.pem"], "--tls-cert 'nowhere.pem': requires --tls-key, too"),
+        (["--tls-cert", "a.pem", "--tls-key", "b.pem"], "--tls-cert 'a.pem': no such file"),
+        (["--master", "yarn", "--deploy-mode", "cluster"], "--deploy-mode cluster: cannot be given"),
+        (["--tables", "/nowhere/at/all"], "--tables '/nowhere/at/all'"),
+        (["--profile", "/nowhere/at/all"], "--profile '/nowhere/at/all'"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(words, message, capsys):
+    assert console.run(cli, "qoop", ["server", *words]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"qoop: {message}")
+    assert printed.count("\n") == 1
+
+
+def test_with_an_arbiter_the_server_needs_a_token_of_its_own(capsys):
+    assert console.run(cli, "qoop", ["server", "--arbiter", "http://127.0.0.1:1"]) == 1
+    assert capsys.readouterr().err.startswith("qoop: --token-file: required")
+
+
+def test_an_address_in_use_is_refused_before_spark_is_started(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert console.run(cli, "qoop", ["server", "--listen", where]) == 2
+    assert "address already in use" in capsys.readouterr().err.lower()
+
+
+def test_a_server_that_others_can_reach_needs_passwords(tmp_path, capsys):
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).write_text("")
+    words = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")]
+    assert console.run(cli, "qoop", ["server", "--listen", "0.0.0.0:10000", *words]) == 2
+    assert "requires --arbiter, whose tokens are the passwords" in capsys.readouterr().err
+    assert console.run(cli, "qoop", ["server", "--listen", "127.0.0.1:0", *words]) == 2
+    assert "is no certificate with its key" in capsys.readouterr().err
+
+
+class FakeArbiter:
+    """The arbiter knows these tokens; `asked` is how often it was asked."""
+
+    tokens = ("user.ann.s1", "admin.admin.s2", "app.app_1.s3", "user.dotted.name.s4")
+    asked = 0
+    away = False
+
+    def __init__(self, url, token, verify):
+        self._token = token
+
+    def get_cluster(self):
+        type(self).asked += 1
+        if self.away:
+            raise ArbiterUnavailableError("arbiter http://x: connection refused")
+        if self._token not in self.tokens:
+            raise ArbiterRefusedError(401, [])
+
+
+@pytest.fixture
+def arbiter(monkeypatch):
+    monkeypatch.setattr(authentication, "ArbiterClient", FakeArbiter)
+    monkeypatch.setattr(authentication, "FAILURE_DELAY_S", 0.0)
+    monkeypatch.setattr(FakeArbiter, "asked", 0)
+    return FakeArbiter
+
+
+def user_of(authenticator, *pairs):
+    async def ask():
+        return [await authenticator.user(Credentials(*pair)) for pair in pairs]
+
+    return asyncio.run(ask())
+
+
+def test_the_user_is_whose_token_it_is(arbiter):
+    checked = ByToken("http://x")
+    pairs = [("ann", "user.ann.s1"), ("", "user.ann.s1"), ("token", "admin.admin.s2"), ("", "user.dotted.name.s4")]
+    assert user_of(checked, *pairs) == ["ann", "ann", "admin", "dotted.name"]
+    assert arbiter.asked == 3
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("ann", ""),
+        ("ann", "x"),
+        ("ann", "user.ann.guess"),
+        ("bob", "user.ann.s1"),
+        ("", "app.app_1.s3"),
+        ("", "user..s"),
+    ],
+)
+def test_other_passwords_are_refused(arbiter, pair):
+    with pytest.raises(AuthenticationError):
+        user_of(ByToken("http://x"), pair)
+
+
+def test_without_the_arbiter_only_known_tokens_are_valid(arbiter, monkeypatch):
+    checked = ByToken("http://x")
+    user_of(checked, ("", "user.ann.s1"))
+    monkeypatch.setattr(arbiter, "away", True)
+    assert user_of(checked, ("", "user.ann.s1")) == ["ann"]
+    with pytest.raises(AuthenticationError, match="cannot be checked now"):
+        user_of(checked, ("", "admin.admin.s2"))
+
+
+def test_without_passwords_clients_have_the_name_that_they_give():
+    assert user_of(ByName(), ("ann", "x"), ("", "")) == ["ann", "anonymous"]
+
+
+class ToyFeed:
+    def start(self, emit):
+        self.emit = emit
+
+    def close(self):
+        self.closed = True
+
+
+class ToyHolder:
+    def __init__(self):
+        self.targets, self.count = [], 3
+
+    def set_executors(self, target, by):
+        self.targets.append(target)
+
+    def executors(self):
+        return self.count
+
+
+def share(slots, executors, seq):
+    return ShareChanged(slots, executors, f"share number {seq}", 0.0, seq)
+
+
+def test_statements_follow_the_share_and_the_application_holds_it():
+    feed, holder, confirmed, told, first, second = ToyFeed(), ToyHolder(), [], [], [], []
+    shares = Shares(feed, holder, confirmed.append)
+    shares.start()
+    try:
+        with shares.telling(told.append):
+            feed.emit(share(8.0, 4, 1))
+            statement, other = shares.feed(), shares.feed()
+            statement.start(first.append)
+            feed.emit(share(4.0, 2, 2))
+            other.start(second.append)
+            statement.close()
+            feed.emit(ArbiterAway("the arbiter is away"))
+            feed.emit(share(6.0, 3, 3))
+        feed.emit(share(2.0, 1, 4))
+        assert [event.slots for event in first] == [8.0, 4.0]
+        assert [event.slots for event in second] == [4.0, 6.0, 2.0]
+        assert {(event.executors, event.seq) for event in (*first, *second)} == {(None, None)}
+        assert holder.targets == [4, 2, 3, 1]
+        assert told == [
+            "share: not known yet",
+            "share: 8 slots; share number 1",
+            "share: 4 slots; share number 2",
+            "the arbiter is away; the last known share stays in effect",
+            "share: 6 slots; share number 3",
+        ]
+        assert shares.slots == 2.0
+        assert 4 not in confirmed
+        holder.count = 1
+        deadline = time.monotonic() + 10
+        while confirmed[-1:] != [4]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        shares.close()
+
+
+def test_settings_are_those_of_spark():
+    assert settings(
+        {
+            "use:database": "sales",
+            "set:hiveconf:hive.server2.thrift.resultset.default.fetch.size": "1000",
+            "set:hiveconf:spark.sql.ansi.enabled": "false",
+            "set:hivevar:day": "2020-01-01",
+            "set:system:user.name": "me",
+            "spark.qoop.plan": "always",
+        }
+    ) == {"spark.sql.ansi.enabled": "false", "day": "2020-01-01", "spark.qoop.plan": "always"}
+
+
+def test_numbers_are_used_again():
+    numbers = Numbers()
+    assert [numbers.take() for _ in range(3)] == [1, 2, 3]
+    numbers.give_back(2)
+    assert [numbers.take(), numbers.take()] == [2, 4]

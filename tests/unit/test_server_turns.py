@@ -1,0 +1,238 @@
+"""Turns of statements, sessions and their limits, logs, states, patterns of names, settings of clients."""
+
+import threading
+
+import pytest
+
+from qoop.server import metadata
+from qoop.server.errors import AuthenticationError, InvalidHandleError, LimitError, MalformedError
+from qoop.server.limits import Budget, Received, ServerLimits
+from qoop.server.operations import Failure, Handle, Operation, OperationKind, OperationLog, OperationState
+from qoop.server.sasl import Credentials, Status, check_mechanism, credentials, header
+from qoop.server.sessions import Sessions
+from qoop.server.turns import FairQueue, Workers
+
+
+def test_turns_go_round_the_owners():
+    queue = FairQueue()
+    for item in ("a1", "a2", "a3"):
+        queue.put("a", item)
+    queue.put("b", "b1")
+    taken = [queue.take(), queue.take()]
+    queue.put("b", "b2")
+    taken += [queue.take() for _ in range(3)]
+    assert taken == ["a1", "b1", "a2", "b2", "a3"]
+    with pytest.raises(IndexError):
+        queue.take()
+
+
+def test_an_item_that_is_withdrawn_has_no_turn():
+    queue = FairQueue()
+    queue.put("a", 1)
+    queue.put("a", 2)
+    assert queue.remove("a", 1)
+    assert not queue.remove("a", 1)
+    assert (queue.take(), len(queue)) == (2, 0)
+
+
+def test_no_more_run_than_may_and_no_more_wait():
+    workers, gate, running = Workers(2, 3), threading.Event(), []
+    arrived = threading.Semaphore(0)
+
+    def job():
+        running.append(1)
+        arrived.release()
+        gate.wait(10)
+
+    for _ in range(2):
+        workers.submit("a", job)
+        assert arrived.acquire(timeout=10)
+    for _ in range(3):
+        workers.submit("a", job)
+    with pytest.raises(LimitError, match="3 wait"):
+        workers.submit("a", job)
+    assert len(running) == 2
+    gate.set()
+    for _ in range(3):
+        assert arrived.acquire(timeout=10)
+    workers.close()
+    with pytest.raises(LimitError, match="shuts down"):
+        workers.submit("a", job)
+
+
+class Backend:
+    closed = 0
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture
+def clock():
+    return [100.0]
+
+
+@pytest.fixture
+def sessions(clock):
+    return Sessions(ServerLimits(max_sessions=2, max_statements=2, idle_timeout_s=10.0), lambda: clock[0])
+
+
+def statement(**given):
+    return Operation(OperationKind.EXECUTE_STATEMENT, "SELECT 1", OperationLog(10), **given)
+
+
+def test_sessions_are_their_users_and_limited(sessions):
+    session = sessions.open("ann", None, Backend)
+    assert sessions.find(session.handle, "ann") is session
+    with pytest.raises(InvalidHandleError):
+        sessions.find(session.handle, "bob")
+    with pytest.raises(InvalidHandleError):
+        sessions.find(Handle(session.handle.guid, b"guess"), "ann")
+    sessions.open("bob", None, Backend)
+    with pytest.raises(LimitError, match="2 are open"):
+        sessions.open("ann", None, Backend)
+    sessions.close(session)
+    sessions.open("ann", None, Backend)
+
+
+def test_a_session_that_fails_to_open_takes_no_room(sessions):
+    def fail():
+        raise LimitError("no")
+
+    for _ in range(5):
+        with pytest.raises(LimitError):
+            sessions.open("ann", None, fail)
+    sessions.open("ann", None, Backend)
+
+
+def test_a_session_closes_its_statements_and_limits_them(sessions):
+    stopped = []
+    session = sessions.open("ann", None, Backend)
+    first, second = statement(on_stop=lambda: stopped.append(1)), statement()
+    session.add(first)
+    session.add(second)
+    with pytest.raises(LimitError, match="2 open statements"):
+        session.add(statement())
+    assert sessions.find_operation(first.handle, "ann") == (session, first)
+    with pytest.raises(InvalidHandleError):
+        sessions.find_operation(first.handle, "bob")
+    second.finish((), None)
+    sessions.close(session)
+    assert (stopped, first.state, session.backend.closed) == ([1], OperationState.CLOSED, 1)
+    with pytest.raises(InvalidHandleError):
+        session.add(statement())
+
+
+def test_idle_sessions_are_those_that_nobody_uses_and_nothing_runs_in(sessions, clock):
+    idle, busy = sessions.open("ann", None, Backend), sessions.open("ann", None, Backend)
+    busy.add(statement())
+    clock[0] += 11.0
+    assert sessions.idle() == [idle]
+    sessions.find(idle.handle, "ann")
+    assert sessions.idle() == []
+
+
+def test_sessions_end_with_their_connection(sessions):
+    connection = object()
+    ours, _ = sessions.open("ann", connection, Backend), sessions.open("ann", None, Backend)
+    assert sessions.of_connection(connection) == [ours]
+
+
+def test_a_state_is_final():
+    stopped, told = [], []
+    operation = statement(on_stop=lambda: stopped.append(1))
+    operation.when_ended(lambda: told.append(1))
+    assert operation.start()
+    operation.time_out(2.0)
+    operation.finish((), None)
+    operation.fail(Failure("late"))
+    operation.cancel()
+    assert (operation.state, operation.failure.sql_state) == (OperationState.TIMEDOUT, "HYT00")
+    assert (stopped, told) == ([1], [1])
+    assert not operation.start()
+    operation.when_ended(lambda: told.append(2))
+    assert told == [1, 2]
+
+
+def test_a_waiter_can_be_forgotten():
+    told, operation = [], statement()
+    tell = lambda: told.append(1)  # noqa: E731
+    operation.when_ended(tell)
+    operation.forget(tell)
+    operation.cancel()
+    assert told == []
+
+
+def test_a_log_keeps_its_last_lines_and_goes_on_where_it_was_fetched():
+    log = OperationLog(3)
+    for line in "abcd":
+        log.add(line)
+    assert log.fetch(2) == ["b", "c"]
+    log.add("e")
+    assert log.fetch(10) == ["d", "e"]
+    assert log.fetch(10) == []
+    assert log.fetch(10, from_start=True) == ["c", "d", "e"]
+
+
+def test_messages_are_bounded_each_and_together():
+    budget = Budget(100)
+    one, other = Received(60, budget), Received(60, budget)
+    one.expect(60)
+    with pytest.raises(MalformedError, match="at most 60"):
+        one.expect(1)
+    with pytest.raises(LimitError):
+        other.expect(50)
+    one.release()
+    other.expect(50)
+    with pytest.raises(MalformedError):
+        other.expect(-1)
+
+
+@pytest.mark.parametrize("status", [2, 5], ids=["Python", "Java"])
+def test_sasl_plain(status):
+    assert header(bytes([status]) + b"\0\0\0\x08") == (Status(status), 8)
+    assert credentials(b"\0ann\0se:cret") == Credentials("ann", "se:cret")
+    assert credentials(b"ann\0ann\0x").user == "ann"
+    check_mechanism(Status.START, b"PLAIN")
+
+
+@pytest.mark.parametrize("payload", [b"", b"ann", b"\0ann", b"bob\0ann\0x", b"\0\xff\0x", b"\0a\0b\0c"])
+def test_credentials_that_are_none(payload):
+    with pytest.raises(AuthenticationError):
+        credentials(payload)
+
+
+@pytest.mark.parametrize("data", [b"\x09\0\0\0\0", b"\x02\x7f\0\0\0", b"\x02\xff\xff\xff\xff"])
+def test_sasl_messages_that_are_none(data):
+    with pytest.raises(MalformedError):
+        header(data)
+
+
+def test_other_mechanisms_are_refused():
+    with pytest.raises(AuthenticationError, match="GSSAPI"):
+        check_mechanism(Status.START, b"GSSAPI")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        (None, ["a_b", "aXb", "item", "item.x"]),
+        ("%", ["a_b", "aXb", "item", "item.x"]),
+        (".*", ["a_b", "aXb", "item", "item.x"]),
+        ("*", ["a_b", "aXb", "item", "item.x"]),
+        ("a_b", ["a_b", "aXb"]),
+        (r"a\_b", ["a_b"]),
+        ("ITEM", ["item"]),
+        ("item|a%", ["a_b", "aXb", "item"]),
+        ("(", []),
+        ("\\", []),
+    ],
+)
+def test_patterns_of_names(pattern, names):
+    assert [name for name in ("a_b", "aXb", "item", "item.x") if metadata.matcher(pattern)(name)] == names
+
+
+def test_type_info_has_a_row_a_type_and_as_many_values_as_columns():
+    listing = metadata.type_info()
+    assert {len(row) for row in listing.rows} == {len(listing.columns)}
+    assert len(listing.rows) == len(metadata.SQL_TYPES)
