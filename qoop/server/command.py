@@ -22,7 +22,7 @@ from qoop.tables.folder import why_no_folder
 from yarn_plugin.errors import BadInputError, os_reason
 
 if TYPE_CHECKING:
-    from qoop.options import PlanWhen
+    from qoop.as_written.decide import PlanWhen
     from qoop.server.connections import Listener
     from qoop.server.handler import Handler
     from qoop.server.spark import SparkApplication

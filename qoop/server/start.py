@@ -11,13 +11,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from qoop.as_written.decide import PlanWhen
 from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.folders import taken_literally
 from qoop.engine.session import spark_home
 from qoop.errors import QoopError
 from qoop.feedback.arbiter import ArbiterFeed
 from qoop.feedback.profile import ProfileFeed, read_profile
-from qoop.options import Options, PlanWhen
+from qoop.options import Options
 from qoop.server.shares import Shares
 from qoop.server.spark import SparkApplication
 from qoop.submit.command import default_confs, python_variables
