@@ -50,7 +50,7 @@ def break_cells(leases: Mapping[str, Entry], occupancy: Occupancy, changed: Iter
         gone = [cell for cell in entry.leased.cells if cell not in cells or cell in cells.broken]
         if gone:
             lost[entry.key] = gone
-    for key, cell in _beyond(leases, occupancy, [entry for entry in affected if entry.key not in lost], cells):
+    for key, cell in _beyond([entry for entry in affected if entry.key not in lost], cells):
         lost.setdefault(key, []).append(cell)
     entries = with_gangs([leases[key] for key in lost], leases, occupancy)
     changes, freed = NO_CHANGES, []
@@ -66,9 +66,7 @@ def _lost(cell: str) -> Cause:
     return NodeLost(cell.partition("/")[0] or cell)
 
 
-def _beyond(
-    leases: Mapping[str, Entry], occupancy: Occupancy, entries: Sequence[Entry], cells: Cells
-) -> list[tuple[str, str]]:
+def _beyond(entries: Sequence[Entry], cells: Cells) -> list[tuple[str, str]]:
     """The holdings of these leases for which their nodes have too little capacity, the latest leases first."""
     order = sorted(entries, key=lambda one: (not one.is_started, one.leased.placed_at, one.key))
     found = []

@@ -124,9 +124,9 @@ class Occupancy:
             self._note(entry, 1)
             self._note_replaced(entry, 1)
         new = {entry.key: (entry, _has_now(entry), self._keeps(entry)) for entry in (*after, *others)}
-        for known, others_known, sign in ((old, new, -1), (new, old, 1)):
-            for key, (entry, has, keeps) in known.items():
-                _, has_too, keeps_too = others_known.get(key, (None, None, None))
+        for mine, theirs, sign in ((old, new, -1), (new, old, 1)):
+            for key, (entry, has, keeps) in mine.items():
+                _, has_too, keeps_too = theirs.get(key, (None, None, None))
                 # What a change has left alone is the same object.
                 self._count(entry, () if has is has_too else has, () if keeps is keeps_too else keeps, sign)
 
