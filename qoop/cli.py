@@ -313,7 +313,13 @@ def explain(
     help="Which queries are planned; see qoop submit -h. A session may choose with SET spark.qoop.plan=...  [default: "
     "auto]",
 )
-@click.option("--max-sessions", type=click.IntRange(1, 100_000), default=500, show_default=True)
+@click.option(
+    "--max-sessions",
+    type=click.IntRange(1, 100_000),
+    default=500,
+    show_default=True,
+    help="Sessions that may be open at once.",
+)
 @click.option(
     "--max-running",
     type=click.IntRange(1, 1000),

@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 
 from yarn_plugin.errors import describe
-from yarn_plugin.field_problems import near
+from yarn_plugin.spelling import near
 
 _SAMPLERS: Mapping[str, Callable[..., optuna.samplers.BaseSampler]] = {
     "random": optuna.samplers.RandomSampler,

@@ -1,6 +1,5 @@
 """What is wrong with the fields of a file, from pydantic's errors: field, value, and what would be right."""
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType
@@ -8,6 +7,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from yarn_plugin.spelling import near
 from yarn_plugin.validation import expectation
 
 MAX_VALUE_LENGTH = 200
@@ -18,12 +18,6 @@ Location = tuple[int | str, ...]
 _SHORT_NAME = re.compile(r"[\w./-]{1,100}")
 _KEY = "[key]"
 """Pydantic's last step to the key of a table that is wrong itself."""
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """The end of an error about an unknown name, if a known one is like it; otherwise ""."""
-    found = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def field_problems(problem: ValidationError, model: type[BaseModel] | None, values: object) -> list[str]:

@@ -4,7 +4,7 @@ import re
 
 import click
 
-from yarn_plugin.field_problems import near
+from yarn_plugin.spelling import near
 from yarn_plugin.validation import one_of
 
 _WRONG_VALUE = re.compile(r"(?P<value>'.*'|\S+) is not (?:a valid |in the range |one of |').*")

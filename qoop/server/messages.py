@@ -41,7 +41,7 @@ class UnknownMethodError(Exception):
     """A client calls a method that the protocol lacks; `answer` is what to send."""
 
     def __init__(self, answer: bytes) -> None:
-        super().__init__()
+        super().__init__("the protocol has no such method")
         self.answer = answer
 
 

@@ -22,7 +22,8 @@ TEXTS = (
     " SELECT v.k, w.s FROM v, v w, d, e WHERE v.k = w.k AND v.k = d.k AND d.m = e.m",
     "SELECT a.k FROM a, b, c WHERE a.k = b.k AND b.m = c.m"
     " UNION ALL SELECT d.k FROM d, e, a WHERE d.k = e.k AND e.m = a.m",
-    "SELECT a.k, f.x FROM a JOIN b ON a.k = b.k JOIN c ON c.k = a.k JOIN d ON d.m = b.m LEFT JOIN f ON f.k = c.k",
+    "SELECT a.k, f.x FROM a JOIN b ON a.k = b.k JOIN c ON c.k = a.k JOIN d ON d.m = b.m"
+    " LEFT JOIN f ON f.k = c.k AND f.k = a.k",
 )
 
 

@@ -133,6 +133,12 @@ def test_an_empty_bid_changes_nothing_for_the_others(seed):
     assert (beside.leftovers, beside.idle, beside.value) == (alone.leftovers, alone.idle, alone.value)
 
 
+def test_a_piece_on_a_machine_that_has_lost_all_its_gpus_is_refused():
+    offer = GpuOffer(1, (Machine("m0", "r0", ()), Machine("m1", "r0", (Slot("s1", 4),))), 60.0, 1.0)
+    with pytest.raises(BadInputError, match="must be at most 0"):
+        checked_bid(Bid(1, None, (Row((Piece(1, "m0"),), 1.0),)), offer)
+
+
 def test_an_app_cannot_be_in_a_round_twice():
     with pytest.raises(BadInputError, match="app 'a': must appear once"):
         allocate(problem(MACHINES, app_bid("a", None), app_bid("a", 3.0)))

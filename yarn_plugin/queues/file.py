@@ -31,7 +31,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from yarn_plugin.field_problems import keys_at, near
+from yarn_plugin.field_problems import keys_at
 from yarn_plugin.observe.scheduler_configuration import CAPACITY
 from yarn_plugin.queues.specification import (
     DEFAULT_PARTITION,
@@ -46,6 +46,7 @@ from yarn_plugin.queues.specification import (
     QueueSpec,
     number,
 )
+from yarn_plugin.spelling import near
 from yarn_plugin.toml_files import read_toml
 from yarn_plugin.validation import expectation
 

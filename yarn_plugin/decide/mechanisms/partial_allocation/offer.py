@@ -147,7 +147,7 @@ class Offer:
         if key not in self._largest:
             in_slot, bins = self.bins(piece)
             gpus = self.slot_gpus if in_slot else self.machine_gpus
-            self._largest[key] = max([gpus[one] for one in bins])
+            self._largest[key] = max([gpus[one] for one in bins], default=0)
         return self._largest[key]
 
     @cached_property
