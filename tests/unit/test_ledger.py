@@ -369,6 +369,29 @@ def test_cells_in_use_are_not_another_ones_after_the_grace_period_and_containers
     assert world.leases() == {world.b: ["n1/0"]}
 
 
+def test_a_container_that_ends_on_another_gpu_of_the_node_vacates_no_revoked_one(world):
+    world.place("k", world.a, "n1/0", "n1/1")
+    world.run(world.a, n1=(1, 1))
+    world.plan(drop=(Drop("k", BECAUSE, ("n1/1",)),), place=(Place("l", (world.b, ""), holdings("n1/1")),))
+    world.run(world.a, n1=(1,))
+    assert world.leases() == {world.a: ["n1/0", "n1/1"]}, "which of the two is idle is not known"
+    world.say(world.a, Release(world.entry("k").id, ("n1/1",)))
+    assert world.leases() == {world.a: ["n1/0"], world.b: ["n1/1"]}
+
+
+def test_of_several_revoked_gpus_those_are_vacated_that_their_holder_names(world):
+    world.place("k", world.a, "n1/0", "n1/1")
+    world.run(world.a, n1=(1, 1))
+    waiting = tuple(Place(f"l{number}", (world.b, ""), holdings(f"n1/{number}")) for number in range(2))
+    world.plan(drop=(Drop("k", BECAUSE),), place=waiting)
+    world.say(world.a, Release(world.entry("k").id, ("n1/1",)))
+    assert world.leases() == {world.a: ["n1/0", "n1/1"]}, "it is still listed"
+    world.run(world.a, n1=(1,))
+    assert world.leases() == {world.a: ["n1/0"], world.b: ["n1/1"]}
+    world.run(world.a)
+    assert world.leases() == {world.b: ["n1/0", "n1/1"]}
+
+
 def test_an_application_gives_cells_back(world):
     world.place("k", world.a, "n1")
     world.place("l", world.a, "n2/0", "n2/1")

@@ -1,10 +1,11 @@
 """Hand-overs: cells become free when their holder has vacated them, and when YARN places nothing on them.
 
 What runs where is known from container lists. They have numbers of GPUs of a node, not which ones, and are a little
-older than what runs: they tell that GPUs were vacated if all that the holder leases of the node was in use, or if it
-says so. Otherwise, and without any listed container (it is not in YARN, or YARN does not answer), it is taken to have
-vacated at the end of its grace period. So it is for holdings without whole GPUs: lists do not tell slots or shares of a
-GPU from what else an application runs there.
+older than what runs: where the holder goes on with other GPUs of the node, one of those may have become idle. So
+revoked GPUs are vacated when their holder says which ones are and as many fewer are listed; or, if all that it leases
+of the node was in use, when nothing is listed there any more. Otherwise, and without any listed container (it is not in
+YARN, or YARN does not answer), it is taken to have vacated at the end of its grace period. So it is for holdings
+without whole GPUs: lists do not tell slots or shares of a GPU from what else an application runs there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,12 +63,21 @@ def end_vacated(entry: Entry, occupancy: Occupancy, in_use: InUse, at: float) ->
         tells = bool(counts) and used is not None and all(used.get(node, 0) >= here[node] for node in counts)
         entry = replace(entry, lists_tell=tells)
     is_over = leased.by is not None and leased.by <= at
-    unlisted = {node for node, count in counts.items() if used is not None and used.get(node, 0) <= here[node] - count}
+    released = gpus_on_nodes([holding for holding in leaving if holding.cell in entry.released], cells)
+
+    def has_left(holding: Holding, gone: Mapping[str, int]) -> bool:
+        """Whether so many fewer GPUs are listed on each of its nodes than are leased there."""
+        nodes = gpus_on_nodes([holding], cells)
+        return used is not None and all(used.get(node, 0) <= here[node] - gone.get(node, 0) for node in nodes)
+
     vacated = []
     for holding in leaving:
-        nodes = set(gpus_on_nodes([holding], cells))
-        is_unlisted = nodes <= unlisted
-        if (nodes and is_unlisted and entry.lists_tell) or (is_over and (is_unlisted or used is None)):
+        is_told = bool(gpus_on_nodes([holding], cells)) and entry.lists_tell is True
+        if (
+            (is_told and has_left(holding, here))
+            or (is_over and (used is None or has_left(holding, counts)))
+            or (holding.cell in entry.released and has_left(holding, released))
+        ):
             vacated.append(holding.cell)
     if not vacated:
         return NO_CHANGES if entry is before else Changes({entry.key: entry})
@@ -108,7 +118,9 @@ def release(
         # Its containers are still listed: their end decides, not its word alone.
         revoked = revoke(left, listed, cause, at, grace_s)
         again = revoked.leases.get(left.key) or left
-        changes += replace(revoked, leases={left.key: replace(again, lists_tell=True)})
+        known = {*listed, *again.released}
+        released = tuple([cell for cell in again.leased.leaving if cell in known])
+        changes += replace(revoked, leases={left.key: replace(again, released=released)})
     return changes
 
 

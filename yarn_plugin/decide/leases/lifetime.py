@@ -46,7 +46,9 @@ def keep(entry: Entry, until: float | None) -> Changes:
     if leased.leaving:
         entry, id = numbered(entry)
         commands.append(CancelRevoke(id, entry.app, entry.id))
-    entry = replace(entry, leased=replace(leased, until=until, leaving=(), by=None), revoke=None, revoked_at=None)
+    entry = replace(
+        entry, leased=replace(leased, until=until, leaving=(), by=None), revoke=None, revoked_at=None, released=()
+    )
     if not entry.is_started:
         return Changes({entry.key: entry})
     entry, id = numbered(entry)
@@ -92,7 +94,8 @@ def cut(entry: Entry, lost: Iterable[str], cause: Cause) -> Cut:
     if not rest:
         return Cut(None, commands, freed)
     by = leased.by if leaving else None
-    entry = replace(entry, leased=replace(leased, holdings=rest, leaving=leaving, by=by))
+    released = tuple([cell for cell in entry.released if cell not in gone])
+    entry = replace(entry, leased=replace(leased, holdings=rest, leaving=leaving, by=by), released=released)
     return Cut(entry if leaving else replace(entry, revoke=None, revoked_at=None), commands, freed)
 
 

@@ -18,7 +18,8 @@ class Entry:
     """A lease in the ledger. `id`: as applications know it. `said`: how many commands were about it.
 
     While cells of it are revoked: `revoke`, the command, which is issued again after a restart; `revoked_at`; and
-    `lists_tell`, whether container lists tell when they are vacated (see `handover`; None: not looked at yet).
+    `lists_tell`, whether container lists tell when they are vacated (see `handover`; None: not looked at yet);
+    `released`, those of them that the holder says it has vacated.
 
     `is_placed`: it was seen in use, or is no longer expected to be; `listed_at`: when containers were last listed once
     more before that is decided. `granted`: of its cells that are no single GPUs, what its application knows them by:
@@ -31,6 +32,7 @@ class Entry:
     revoke: Annotated[Revoke | None, Tagged()] = None
     revoked_at: float | None = None
     lists_tell: bool | None = None
+    released: tuple[str, ...] = ()
     is_placed: bool = False
     listed_at: float | None = None
     granted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
