@@ -278,4 +278,4 @@ def _failing() -> Iterator[None]:
 
 def _failed(message: str, sql_state: str | None) -> StatementFailedError:
     told = STATE.search(message)
-    return StatementFailedError(message[:MAX_MESSAGE], sql_state or (told[1] if told else GENERAL_ERROR))
+    return StatementFailedError(message.strip()[:MAX_MESSAGE], sql_state or (told[1] if told else GENERAL_ERROR))
