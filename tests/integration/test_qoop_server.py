@@ -153,7 +153,7 @@ def test_many_rows_arrive_in_order_from_the_disk(client, world):
 @pytest.mark.parametrize("wait", [0.0, 0.3, 1.5])
 def test_a_cancelled_statement_leaves_no_task(client, spark, wait):
     session = client.open()
-    text = "SELECT count(*) FROM range(0, 1000000000000, 1, 4) WHERE rand() > 2"
+    text = "SELECT count(*) FROM range(0, 1000000000000, 1, 4) WHERE rand() > 0.5"
     operation = client.execute(session, text).operationHandle
     time.sleep(wait)
     client.call("CancelOperation", operationHandle=operation)
