@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,6 +35,9 @@ MAX_FETCH = 1_000_000
 
 FETCH_FIRST = 4
 """The `TFetchOrientation` that starts again from the first row."""
+
+CANCEL_AGAIN_S = 0.5
+"""Seconds between attempts to cancel a statement that goes on."""
 
 SHORT_CALLS = 8
 """Threads for calls that ask Spark, or encode rows. Statements have their own."""
@@ -180,14 +184,24 @@ class Handler:
         """Start a statement as soon as it is its session's turn."""
         group_log = OperationLog(self._limits.max_log_lines)
 
+        over = threading.Event()
+
         def run() -> None:
-            if operation.start():
-                self._run(session, operation, statement)
+            try:
+                if operation.start():
+                    self._run(session, operation, statement)
+            finally:
+                over.set()
+
+        def cancel() -> None:
+            # Again until it is over: it may be planned now, and Spark lets stages of a cancelled group begin later.
+            session.backend.cancel(statement.group)
+            while not over.wait(CANCEL_AGAIN_S):
+                session.backend.cancel(statement.group)
 
         def stop() -> None:
             if not self._workers.withdraw(session.handle, run):
-                with suppress(RuntimeError):  # All is shut down.
-                    self._calls.submit(session.backend.cancel, statement.group)
+                threading.Thread(target=cancel, name=f"cancel-{operation.handle}", daemon=True).start()
 
         operation = Operation(OperationKind.EXECUTE_STATEMENT, text, group_log, stop)
         statement = Statement(text.strip().rstrip(";"), f"qoop-{operation.handle}", group_log)
