@@ -219,7 +219,7 @@ def test_a_failing_callback_does_not_fail_a_query(spark):
     warned = []
     answer = qoop.collect(spark, SALES, replace(STAGED, watch=lambda command: 1 / 0, warn=warned.append))
     assert len(answer.rows) == spark.sql(SALES).count()
-    assert "could not show what the planner does: ZeroDivisionError" in warned[0]
+    assert "could not show what has happened: ZeroDivisionError" in warned[0]
 
 
 def test_outputs_of_stages_are_released_with_the_last_frame(spark):
