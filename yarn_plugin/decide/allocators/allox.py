@@ -25,6 +25,7 @@ from yarn_plugin.decide.allocators.happenings import (
     Unplaced,
     Vacated,
     What,
+    name_of,
 )
 from yarn_plugin.decide.allocators.plan import Holding, Idle, Place, Plan, Solve, Wake
 from yarn_plugin.decide.allocators.seen import Seen
@@ -144,18 +145,19 @@ class Allox:
                 assert isinstance(what.result, Starts)
                 state, places = self._start(state, seen, jobs, machines, what.result.jobs, by_worker=True)
                 if places:
-                    return state, Plan(place=places, wake=wakes, idle=self._idle(seen, jobs))
+                    return state, Plan(place=places, wake=wakes, idle=_idle(seen, jobs))
         if not jobs or not has_free:
-            return state, Plan(wake=wakes, idle=self._idle(seen, jobs))
+            return state, Plan(wake=wakes, idle=_idle(seen, jobs))
         queue = Queue(tuple(jobs.values()), machines.free_in, self._progress(state, seen), self._settings.alpha)
         if len(jobs) > self._settings.inline_jobs:
             if state.is_solving:
                 return state, Plan(wake=wakes)
             state = replace(state, round=state.round + 1, is_solving=True)
-            deciding = dict.fromkeys(seen.cells.inside.get(None, ()), Idle.DECIDING)
-            return state, Plan(solve=Solve(f"round {state.round}", queue), wake=wakes, idle=deciding)
+            return state, Plan(
+                solve=Solve(f"round {state.round}", queue), wake=wakes, idle=seen.everywhere(Idle.DECIDING)
+            )
         state, places = self._start(state, seen, jobs, machines, solve(queue).jobs)
-        return state, Plan(place=places, wake=wakes, idle=self._idle(seen, jobs))
+        return state, Plan(place=places, wake=wakes, idle=_idle(seen, jobs))
 
     # What happened.
 
@@ -166,7 +168,7 @@ class Allox:
                 return AlloxState(state.counter), ()
             case Changed(claims):
                 for claim in claims:
-                    resting.pop(_name(claim), None)
+                    resting.pop(name_of(claim), None)
                 return replace(state, resting=resting), ()
             case Due(job):
                 resting.pop(job, None)
@@ -175,7 +177,7 @@ class Allox:
                 over = [each for each in freed if each.is_over and each.key in state.running]
                 wakes = []
                 for each in over:
-                    job = _name(each.claim)
+                    job = name_of(each.claim)
                     if isinstance(what, Unplaced):
                         resting[job] = seen.at + self._settings.retry_s
                         wakes.append(Wake(job, resting[job]))
@@ -195,12 +197,12 @@ class Allox:
         total = Resources.of({name: sum(cell.capacity[name] for cell in seen.cells.at(NODE)) for name in (GPU, VCORES)})
         waiting = {}
         for key, claim in seen.claims.items():
-            if key in served or _name(key) in state.resting:
+            if key in served or name_of(key) in state.resting:
                 continue
             times = self._times(claim)
             if any(seconds is not None for seconds in times):
                 shares = (1 / max(total[GPU], 1), self._slot[VCORES] / max(total[VCORES], 1))
-                waiting[_name(key)] = Job(_name(key), claim.tenant, times, shares)
+                waiting[name_of(key)] = Job(name_of(key), claim.tenant, times, shares)
         return waiting
 
     def _times(self, claim: Claim) -> tuple[float | None, float | None]:
@@ -278,7 +280,7 @@ class Allox:
         by_worker: bool = False,
     ) -> tuple[AlloxState, tuple[Place, ...]]:
         """Lease machines to jobs. `by_worker`: the machines may be others by now: any free one of the kind will do."""
-        claims = {_name(key): key for key in seen.claims}
+        claims = {name_of(key): key for key in seen.claims}
         running, counter, places = dict(state.running), state.counter, []
         free = [
             [cell for cell, wait in zip(cells, waits, strict=True) if wait == 0]
@@ -311,9 +313,9 @@ class Allox:
             return (Holding(cell),), alternative
         return (Holding(cell), Holding(node, Resources.of({VCORES: self._settings.gpu_vcores}))), alternative
 
-    def _idle(self, seen: Seen, jobs: Mapping[str, Job]) -> dict[str, Idle]:
-        reason = Idle.NOT_FASTER if jobs else Idle.NOT_WANTED
-        return dict.fromkeys(seen.cells.inside.get(None, ()), reason)
+
+def _idle(seen: Seen, jobs: Mapping[str, Job]) -> dict[str, Idle]:
+    return seen.everywhere(Idle.NOT_FASTER if jobs else Idle.NOT_WANTED)
 
 
 def solve(queue: Queue) -> Starts:
@@ -330,10 +332,6 @@ def _note(job: Job, kind: int) -> str:
     if mine <= other:
         return f"on {where[kind]}, where it is {other / mine:.3g} times as fast as on {where[1 - kind]}"
     return f"on {where[kind]}: {mine / other:.3g} times slower than on {where[1 - kind]}, but done sooner than waiting"
-
-
-def _name(claim: ClaimKey) -> str:
-    return f"{claim[0]}/{claim[1]}"
 
 
 KIND = AllocatorKind(

@@ -33,6 +33,7 @@ from yarn_plugin.decide.allocators.happenings import (
     Unplaced,
     Vacated,
     What,
+    name_of,
 )
 from yarn_plugin.decide.allocators.plan import Drop, Holding, Idle, Keep, Place, Plan, Reclass, Wake, Withdraw
 from yarn_plugin.decide.allocators.seen import Seen
@@ -129,7 +130,13 @@ NO_CLUSTER = "no virtual cluster"
 REJECTED = "rejected"
 """Why a claim waits that asks for what does not exist."""
 
-_IDLE = {Reason.NO_ROOM: Idle.QUOTA, Reason.NEVER_FITS: Idle.TOO_FEW}
+_IDLE: dict[str, Idle] = {
+    Reason.NO_ROOM: Idle.QUOTA,
+    Reason.NEVER_FITS: Idle.TOO_FEW,
+    NO_CLUSTER: Idle.QUOTA,
+    REJECTED: Idle.QUOTA,
+}
+"""Why cells stay idle, by why claims wait; for other reasons they are reserved."""
 
 
 class BuddyCells:
@@ -200,6 +207,7 @@ class _Deciding:
         self._place: list[Place] = []
         self._reclass: list[Reclass] = []
         self._wake: list[Wake] = []
+        self._refused: dict[tuple[Request, tuple[str, ...]], str] = {}
 
     @property
     def cluster(self) -> Cluster:
@@ -239,7 +247,7 @@ class _Deciding:
     def revise(self, claims: Iterable[ClaimKey]) -> None:
         """Claims that are new or revised are tried at once; those that are gone no longer wait."""
         for claim in claims:
-            name = _name(claim)
+            name = name_of(claim)
             if self.resting.pop(name, None) is not None:
                 self._wake.append(Wake(name, None))
             if claim not in self._seen.claims:
@@ -327,11 +335,12 @@ class _Deciding:
     def _serve_once(self) -> None:
         """Guaranteed gangs, pods that lost their node, promotions, opportunistic gangs."""
         waiting = {
-            _name(key): claim
+            name_of(key): claim
             for key, claim in self._seen.claims.items()
-            if _name(key) not in self._placed and _name(key) not in self.resting
+            if name_of(key) not in self._placed and name_of(key) not in self.resting
         }
         self._waits = {name: reason for name, reason in self._waits.items() if name in waiting}
+        self._refused = {}
         requests = {name: request for name, claim in waiting.items() if (request := self._request(name, claim))}
         guaranteed = [name for name, request in requests.items() if request.guaranteed]
         for name in sorted(guaranteed, key=lambda name: -requests[name].priority):
@@ -368,18 +377,29 @@ class _Deciding:
         return max(sizes, default=1)
 
     def _try(self, request: Request, claim: Claim) -> bool:
-        """Place a gang if it fits, evicting others if it must."""
+        """Place a gang if it fits, evicting others if it must.
+
+        Once one has no room, others that ask for the same have none either: those that were placed since took room.
+        """
+        shape = replace(request, gang=""), claim.suggested
+        reason = self._refused.get(shape) or self._place_gang(request, claim)
+        if reason is None:
+            self._waits.pop(request.gang, None)
+            return True
+        self._waits[request.gang] = self._refused[shape] = reason
+        return False
+
+    def _place_gang(self, request: Request, claim: Claim) -> str | None:
+        """Place a gang; why it waits, if it does not fit."""
         excluded = frozenset(self._hosts_but(claim.suggested)) if claim.suggested else frozenset()
         while True:
             before = self.cluster.savepoint()
             try:
                 answer = self._mechanism.decide(Call(f"{request.gang}.0", request.sizes[0], request, excluded))
             except RejectedError:
-                self._waits[request.gang] = REJECTED
-                return False
+                return REJECTED
             if isinstance(answer, Wait):
-                self._waits[request.gang] = answer.reason.value
-                return False
+                return answer.reason.value
             victims = answer.victims if isinstance(answer, Preempt) else ()
             # A node may have no room for tasks, or its GPUs may still be someone's whom this room does not know.
             unusable = [leaf for leaf in answer.placement.leaves() if not self._is_usable(leaf, victims)]
@@ -388,13 +408,11 @@ class _Deciding:
             self.cluster.rollback(before)
             hosts = {leaf.node.address for leaf in unusable if leaf.node is not None} - excluded
             if not hosts:
-                self._waits[request.gang] = Reason.UNUSABLE_CELLS.value
-                return False
+                return Reason.UNUSABLE_CELLS.value
             excluded |= hosts
             request = replace(request, ignores_exclusions=False)
-        self._waits.pop(request.gang, None)
         self._carry_out(request, answer, victims, claim)
-        return True
+        return None
 
     def _carry_out(self, request: Request, answer: Bind | Preempt, victims: Sequence[str], claim: Claim) -> None:
         cancelled = answer.cancelled if isinstance(answer, Bind) else self._cancelled()
@@ -549,18 +567,9 @@ class _Deciding:
 
     def _idle(self) -> dict[str, Idle]:
         """Why cells stay free, for all of them alike."""
-        reasons = [_IDLE.get(reason, Idle.RESERVED) for reason in map(_reason, self._waits.values())]
+        reasons = [_IDLE.get(reason, Idle.RESERVED) for reason in self._waits.values()]
         reason = Idle.QUOTA if Idle.QUOTA in reasons else reasons[0] if reasons else Idle.NOT_WANTED
-        return dict.fromkeys(self._seen.cells.inside.get(None, ()), reason)
-
-
-def _reason(text: str) -> Reason:
-    return Reason(text) if text in (*Reason,) else Reason.NO_ROOM
-
-
-def _name(claim: ClaimKey) -> str:
-    """The name of a claim's gang."""
-    return f"{claim[0]}/{claim[1]}"
+        return self._seen.everywhere(reason)
 
 
 def _number(keys: Sequence[str | None]) -> int:

@@ -9,6 +9,11 @@ ClaimKey = tuple[str, str]
 """An application and its job ("" if it assigns its cells to jobs itself)."""
 
 
+def name_of(claim: ClaimKey) -> str:
+    """A claim's key as text, such as `app_7/train`."""
+    return f"{claim[0]}/{claim[1]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Freed:
     """Cells that a lease no longer holds, or no longer waits for. `is_over`: it has ended, with all of its cells."""

@@ -31,6 +31,7 @@ from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.policies.leasing import AppStatus, LeaseProblem
 from yarn_plugin.decide.pools.lease.baselines import Assignments, PolicyProblem
 from yarn_plugin.decide.pools.lease.binding import Winner, bind
+from yarn_plugin.decide.pools.lease.settings import on_grid
 from yarn_plugin.decide.pools.lease.validity import checked_estimate
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Estimate, EstimateRequest
@@ -73,8 +74,7 @@ class JobRoundsSettings:
 
     def end_of_lease(self, now: float) -> float:
         """When a lease ends that is won now, rounded up to the grid."""
-        end = now + self.lease_s
-        return end if self.grid_s == 0 else math.ceil(end / self.grid_s - 1e-9) * self.grid_s
+        return on_grid(now + self.lease_s, self.grid_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,9 @@ class JobRounds:
 
     def _soon(self, state: JobRoundsState, seen: Seen) -> tuple[JobRoundsState, Plan]:
         if state.is_due or not seen.claims:
-            return state, Plan(idle=_all(seen, Idle.NOT_WANTED)) if not seen.claims else NOTHING
+            return state, Plan(idle=seen.everywhere(Idle.NOT_WANTED)) if not seen.claims else NOTHING
         return replace(state, is_due=True), Plan(
-            wake=(Wake(OPEN, seen.at + self._settings.round_window_s),), idle=_all(seen, Idle.DECIDING)
+            wake=(Wake(OPEN, seen.at + self._settings.round_window_s),), idle=seen.everywhere(Idle.DECIDING)
         )
 
     def _open(self, state: JobRoundsState, seen: Seen) -> tuple[JobRoundsState, Plan]:
@@ -149,7 +149,7 @@ class JobRounds:
             where = tuple(one for one in _machines(seen, ()) if slots & {slot.id for slot in one.slots})
             question = EstimateRequest(state.round, float(len(apps)), held, where, gpus, needs_rho=False)
             asks.append(Ask(app, question, by))
-        return state, Plan(ask=tuple(asks), wake=(Wake(ANSWERS, by),), idle=_all(seen, Idle.DECIDING))
+        return state, Plan(ask=tuple(asks), wake=(Wake(ANSWERS, by),), idle=seen.everywhere(Idle.DECIDING))
 
     def _answered(self, state: JobRoundsState, seen: Seen, app: str, estimate: Estimate) -> tuple[JobRoundsState, Plan]:
         checked_estimate(estimate)
@@ -229,12 +229,8 @@ class JobRounds:
                 counter += 1
                 holdings, note = tuple(Holding(gpu) for gpu in gpus), f"round {state.round}"
                 places.append(Place(f"k{counter}", claims[app], holdings, until=until, note=note, job=job))
-        idle = _all(seen, Idle.NOT_WANTED)
+        idle = seen.everywhere(Idle.NOT_WANTED)
         return replace(state, counter=counter), Plan(drop=tuple(drop), keep=tuple(keep), place=tuple(places), idle=idle)
-
-
-def _all(seen: Seen, reason: Idle) -> dict[str, Idle]:
-    return dict.fromkeys(seen.cells.inside.get(None, ()), reason)
 
 
 def _held(seen: Seen, app: str) -> list[Leased]:

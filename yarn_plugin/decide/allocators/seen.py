@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.happenings import ClaimKey
-from yarn_plugin.decide.allocators.plan import Holding
+from yarn_plugin.decide.allocators.plan import Holding, Idle
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, LeaseClass
 
@@ -90,3 +90,7 @@ class Seen:
     claims: Mapping[ClaimKey, Claim]
     leases: Mapping[str, Leased]
     room: Room = field(compare=False)
+
+    def everywhere(self, reason: Idle) -> dict[str, Idle]:
+        """One reason why all free cells stay idle, as `Plan.idle`."""
+        return dict.fromkeys(self.cells.inside.get(None, ()), reason)

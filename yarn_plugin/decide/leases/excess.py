@@ -1,6 +1,6 @@
 """Containers beyond leases: who uses more GPUs of a node than it leases there has the newest containers signalled."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from yarn_plugin.decide.commands import ListContainers, SignalContainers
@@ -55,12 +55,12 @@ def _excesses(
     for app, on in in_use.items():
         for node, used in on.items() if app in steering.yarn_apps else ():
             if used > occupancy.gpus_on(app, node) or occupancy.leaving:
-                leased, is_overdue = _allowed(leases, occupancy, app, node, at)
+                leased, is_overdue = allowed(leases, occupancy, app, node, at)
                 if used > leased:
                     yield app, node, used, leased, is_overdue
 
 
-def _allowed(leases: Mapping[str, Entry], occupancy: Occupancy, app: str, node: str, at: float) -> tuple[int, bool]:
+def allowed(leases: Mapping[str, Entry], occupancy: Occupancy, app: str, node: str, at: float) -> tuple[int, bool]:
     """How many GPUs of a node an application may use now, and whether it had to vacate others before."""
     overdue = 0
     for entry in (leases[key] for key in sorted(occupancy.leaving & occupancy.by_app.get(app, set()))):
@@ -71,14 +71,12 @@ def _allowed(leases: Mapping[str, Entry], occupancy: Occupancy, app: str, node: 
 
 
 def signal(
-    known: Mapping[str, Excess],
-    leases: Mapping[str, Entry],
-    occupancy: Occupancy,
-    found: ContainersListed,
-    topology: Topology,
-    at: float,
+    known: Mapping[str, Excess], found: ContainersListed, topology: Topology, allowed: Callable[[str], int]
 ) -> tuple[SignalContainers, ...]:
-    """Signal the newest containers with GPUs beyond the lease, never a master; none if the application complied."""
+    """Signal the newest containers with GPUs beyond the lease, never a master; none if the application complied.
+
+    `allowed`: how many GPUs of a node the application may use now.
+    """
     on: dict[str, list[tuple[str, int, bool]]] = {}
     for container in found.containers:
         node = cell_of_node(topology, container.node) or container.node
@@ -86,8 +84,7 @@ def signal(
     commands = []
     for node, containers in on.items():
         excess = known.get(f"{found.app} {node}")
-        leased, _ = _allowed(leases, occupancy, found.app, node, at)
-        used = sum(gpus for _, gpus, _ in containers)
+        leased, used = allowed(node), sum(gpus for _, gpus, _ in containers)
         if used <= leased or excess is None or excess.listed_at is None:
             continue
         chosen, left = [], used

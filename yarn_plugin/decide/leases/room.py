@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.topology import cell_of_node
-from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
+from yarn_plugin.model.resources import Resources
 
 
 def crowded(occupancy: Occupancy, node_used: Mapping[str, Resources], settings: LedgerSettings) -> tuple[str, ...]:
@@ -23,14 +23,5 @@ def crowded(occupancy: Occupancy, node_used: Mapping[str, Resources], settings: 
         free = [gpu for gpu in gpus if gpu in occupancy.crowded or occupancy.is_free(gpu)]
         # Leased GPUs come first: their tasks run, or are about to start and need room too.
         leased = len(gpus) - len(free)
-        found += free[max(_usable(cells[node].capacity, used, settings) - leased, 0) :]
+        found += free[max(settings.gpus_with_room(cells[node].capacity, used) - leased, 0) :]
     return tuple(sorted(found))
-
-
-def _usable(capacity: Resources, used: Resources, settings: LedgerSettings) -> int:
-    """How many GPUs of a node are used by tasks, or could be by further ones."""
-    tasks = max(capacity[GPU] - used[GPU], 0) // settings.gpus_per_task
-    for name, each in ((MEMORY, settings.task_memory_mb), (VCORES, settings.task_vcores)):
-        if each:
-            tasks = min(tasks, max(capacity[name] - used[name], 0) // each)
-    return used[GPU] + tasks * settings.gpus_per_task

@@ -2,19 +2,18 @@
 
 import math
 from dataclasses import dataclass, fields
-from fnmatch import fnmatchcase
 from typing import Annotated
 
+from yarn_plugin.decide.leases.pool_nodes import PoolNodes
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.journaled import Tagged
-from yarn_plugin.model.resources import GPU, MEMORY, VCORES
 from yarn_plugin.model.topology import Cell
 
 MAX_SECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerSettings:
+class LedgerSettings(PoolNodes):
     """`allocator`: its name; `settings`: its own parameters, None if it has none. `seed`: of random choices.
 
     Seconds: `grace_s`, to vacate revoked cells; `notice_s`, from when an allocator is told of the end of a lease until
@@ -58,23 +57,6 @@ class LedgerSettings:
             if value == 0 and one.name in ("gpus_per_task", "gpu_memory_mb"):
                 raise BadInputError(one.name, value, "must be above 0")
 
-    @property
-    def has_task_size(self) -> bool:
-        """Whether a task's memory or vcores are given."""
-        return bool(self.task_memory_mb or self.task_vcores)
-
-    def has_node(self, host: str, partition: str) -> bool:
-        """Whether the cells of a node are the pool's."""
-        if self.partition not in ("", partition):
-            return False
-        return not self.nodes or any(fnmatchcase(host, pattern) for pattern in self.nodes)
-
     def usable_gpus(self, node: Cell) -> int | None:
         """How many GPUs of a node whole tasks can use, within its memory and vcores; None: it is not the pool's."""
-        if not self.has_node(node.host or node.id, node.partition):
-            return None
-        tasks = node.capacity[GPU] // self.gpus_per_task
-        for name, each in ((MEMORY, self.task_memory_mb), (VCORES, self.task_vcores)):
-            if each:
-                tasks = min(tasks, node.capacity[name] // each)
-        return tasks * self.gpus_per_task
+        return self.gpus_for_tasks(node.capacity) if self.has_node(node.host or node.id, node.partition) else None

@@ -270,7 +270,12 @@ class _Call:
     def _signal(self, found: ContainersListed) -> None:
         if self._view.steering and found.app in self._steering.yarn_apps:
             known, leases, occupancy = self._ledger.excess, self.book.leases, self.book.occupancy
-            signals = excess.signal(known, leases, occupancy, found, self._view.topology, self._at)
+            signals = excess.signal(
+                known,
+                found,
+                self._view.topology,
+                lambda node: excess.allowed(leases, occupancy, found.app, node, self._at)[0],
+            )
             self.book.apply(Changes(commands=signals))
 
     def _settle(self, keys: Iterable[str]) -> None:

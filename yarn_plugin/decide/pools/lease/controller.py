@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from yarn_plugin.decide.events import ContainersListed
+from yarn_plugin.decide.leases.excess import next_list
 from yarn_plugin.decide.mechanisms import partial_allocation
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, SetTimer
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -177,7 +178,7 @@ def _deadlines(turn: Turn) -> Iterator[float]:
         if held.started_at is not None and not held.is_placed:
             yield (held.started_at if held.listed_at is None else held.listed_at) + settings.place_within_s
     for one in state.excess.values():
-        yield excess.next_list(one, settings.grace_s)
+        yield next_list(one, settings.grace_s)
 
 
 def _make(pool: Pool, registry: Registry) -> LeaseController:

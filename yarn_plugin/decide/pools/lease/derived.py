@@ -1,19 +1,16 @@
 """What follows from the topology and the use that a controller sees, kept as long as they are the same objects."""
 
 from yarn_plugin.decide.jobs import by_application
+from yarn_plugin.decide.leases.handover import InUse, gpus_in_use
 from yarn_plugin.decide.mechanisms.partial_allocation import Offers
 from yarn_plugin.decide.pools.lease.described import Descriptions
 from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.view import View
-from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.cluster import Use
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Claim
 from yarn_plugin.model.topology import Topology
-
-InUse = dict[str, dict[str, int]]
-"""GPUs in use by application and machine; an application is missing if no container of it is listed."""
 
 
 class Inventories:
@@ -50,15 +47,6 @@ class Derived:
         """The GPUs in use; not to be changed."""
         use, topology, known = self._in_use
         if use is not view.use or topology is not view.topology:
-            known = _in_use(view)
+            known = gpus_in_use(view.use, view.topology)
             self._in_use = view.use, view.topology, known
         return known
-
-
-def _in_use(view: View) -> InUse:
-    found: InUse = {}
-    for use in view.use:
-        machine = cell_of_node(view.topology, use.node) or use.node
-        on = found.setdefault(use.app, {})
-        on[machine] = on.get(machine, 0) + use.held[GPU]
-    return found

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from yarn_plugin.decide.commands import ListContainers, SignalContainers
+from yarn_plugin.decide.commands import ListContainers
 from yarn_plugin.decide.events import ContainersListed
-from yarn_plugin.decide.pools.lease.state import Excess
+from yarn_plugin.decide.leases import excess as beyond
+from yarn_plugin.decide.leases.state import Excess
 from yarn_plugin.decide.pools.lease.turn import Turn
-from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.causes import BeyondLease
-from yarn_plugin.model.resources import GPU
 
 
 def find_excess(turn: Turn) -> None:
@@ -27,7 +26,7 @@ def find_excess(turn: Turn) -> None:
         if is_overdue:
             excess = replace(excess, since=min(excess.since, turn.at - grace))
         yarn_app = turn.claims[app].yarn_app
-        if yarn_app is not None and turn.at >= next_list(excess, grace):
+        if yarn_app is not None and turn.at >= beyond.next_list(excess, grace):
             excess = replace(excess, listed_at=turn.at)
             turn.commands.append(ListContainers(app, yarn_app, BeyondLease(app, machine, used, leased)))
         found[key] = excess
@@ -44,11 +43,6 @@ def _is_known(turn: Turn) -> bool:
     shrunk, before = index.is_within
     same = view.use is before.use and view.claims is before.claims and view.steering == before.steering
     return same and index.shrunk == shrunk
-
-
-def next_list(excess: Excess, grace: float) -> float:
-    """When the containers are listed next, to be signalled: after the grace period, and again after as long."""
-    return (excess.since if excess.listed_at is None else excess.listed_at) + grace
 
 
 def _excesses(turn: Turn) -> Iterator[tuple[str, str, int, int, bool]]:
@@ -76,21 +70,6 @@ def signal(turn: Turn, found: ContainersListed) -> None:
     """Signal the newest containers with GPUs beyond the lease, never a master; none if the application complied."""
     if not turn.view.steering or found.app not in turn.claims:
         return
-    on: dict[str, list[tuple[str, int, bool]]] = {}
-    for container in found.containers:
-        machine = cell_of_node(turn.view.topology, container.node) or container.node
-        on.setdefault(machine, []).append((container.id, container.resources[GPU], container.master))
-    for machine, containers in on.items():
-        excess = turn.state.excess.get(f"{found.app} {machine}")
-        leased, _ = allowed(turn, found.app, machine)
-        used = sum(gpus for _, gpus, _ in containers)
-        if used <= leased or excess is None or excess.listed_at is None:
-            continue
-        chosen, left = [], used
-        for name, gpus, is_master in sorted(containers, reverse=True):
-            if left > leased and gpus and not is_master:
-                chosen.append(name)
-                left -= gpus
-        if chosen:
-            cause = BeyondLease(found.app, machine, used, leased)
-            turn.commands.append(SignalContainers(found.app, tuple(chosen), cause))
+    turn.commands += beyond.signal(
+        turn.state.excess, found, turn.view.topology, lambda machine: allowed(turn, found.app, machine)[0]
+    )

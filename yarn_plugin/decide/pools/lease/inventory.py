@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.gpus import GpuPlace, Gpus, Machine, Slot
-from yarn_plugin.model.resources import GPU, MEMORY, VCORES
+from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Lease
 from yarn_plugin.model.topology import NODE, RACK, Cell, Topology
 
@@ -99,7 +99,7 @@ def inventory(topology: Topology, settings: LeaseSettings) -> Inventory:
             continue
         above = list(topology.ancestors(node.id))
         rack = next((cell.id for cell in above if cell.level == RACK), above[0].id if above else "")
-        usable = _usable(node, settings)
+        usable = settings.gpus_for_tasks(node.capacity)
         gpus = enumerate(_gpus_in(node, node.id, below))
         found = [
             (gpu, GpuPlace(node.host or node.id, rack, node.id, slot, ordinal, node.gpu_model))
@@ -133,17 +133,6 @@ def with_free(machine: Machine, counts: Mapping[str, int]) -> Machine:
     """A machine of the layout with these free GPUs by slot."""
     slots = tuple(Slot(slot.id, counts.get(slot.id, 0)) for slot in machine.slots)
     return Machine(machine.id, machine.rack, slots, machine.model, machine.host)
-
-
-def _usable(node: Cell, settings: LeaseSettings) -> int:
-    """How many GPUs of a machine tasks can use: whole tasks, within its memory and vcores."""
-    gpus = node.capacity[GPU]
-    tasks = gpus // settings.gpus_per_task
-    if settings.task_memory_mb:
-        tasks = min(tasks, node.capacity[MEMORY] // settings.task_memory_mb)
-    if settings.task_vcores:
-        tasks = min(tasks, node.capacity[VCORES] // settings.task_vcores)
-    return tasks * settings.gpus_per_task
 
 
 def _gpus_in(

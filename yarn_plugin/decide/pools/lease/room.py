@@ -6,10 +6,8 @@ would stay without containers, so such GPUs are not offered until there is room.
 
 from collections.abc import Iterator
 
-from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.topology import cell_of_node
-from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 
 ROOM = "room"
 NO_ROOM = "no memory or vcores free"
@@ -41,16 +39,7 @@ def _crowded(turn: Turn) -> Iterator[str]:
         machine = cell_of_node(turn.view.topology, node)
         if machine is None or machine not in free:
             continue
-        usable = _usable(turn.view.topology.cells[machine].capacity, used, turn.settings)
+        usable = turn.settings.gpus_with_room(turn.view.topology.cells[machine].capacity, used)
         # Leased GPUs come first: their tasks run, or are about to start and need room too.
         leased = gpus[machine] - len(free[machine])
         yield from sorted(free[machine])[max(usable - leased, 0) :]
-
-
-def _usable(capacity: Resources, used: Resources, settings: LeaseSettings) -> int:
-    """How many GPUs of a machine are used by tasks, or could be by further ones."""
-    tasks = max(capacity[GPU] - used[GPU], 0) // settings.gpus_per_task
-    for name, each in ((MEMORY, settings.task_memory_mb), (VCORES, settings.task_vcores)):
-        if each:
-            tasks = min(tasks, max(capacity[name] - used[name], 0) // each)
-    return used[GPU] + tasks * settings.gpus_per_task

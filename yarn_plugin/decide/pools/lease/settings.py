@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import combinations
 from typing import Literal
 
+from yarn_plugin.decide.leases.pool_nodes import PoolNodes
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
 from yarn_plugin.decide.topology import is_pattern
@@ -29,7 +30,7 @@ _WILDCARD = re.compile(r"[*?[]")
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseSettings:
+class LeaseSettings(PoolNodes):
     """`policy`: `themis`, or the name of a policy without auctions. `f`: the offer goes to the worst
     max(1, ceil((1 - f) N)) of N applications (thesis, section 3.4.2.2).
 
@@ -108,22 +109,15 @@ class LeaseSettings:
         if value == 0 and name in _ABOVE_ZERO:
             raise BadInputError(name, value, "must be above 0")
 
-    @property
-    def has_task_size(self) -> bool:
-        """Whether a task's memory or vcores are given."""
-        return bool(self.task_memory_mb or self.task_vcores)
-
     def end_of_lease(self, now: float) -> float:
         """When a lease ends that is won now: `lease_s` later, rounded up to the grid."""
-        end, grid = now + self.lease_s, self.lease_s / 10 if self.grid_s is None else self.grid_s
-        # A little less than the exact quotient: an end on the grid stays there despite rounding errors.
-        return end if grid == 0 else math.ceil(end / grid - 1e-9) * grid
+        return on_grid(now + self.lease_s, self.lease_s / 10 if self.grid_s is None else self.grid_s)
 
-    def has_node(self, host: str, partition: str) -> bool:
-        """Whether the GPUs of a node are the pool's."""
-        if self.partition not in ("", partition):
-            return False
-        return not self.nodes or any(fnmatchcase(host, pattern) for pattern in self.nodes)
+
+def on_grid(end: float, grid_s: float) -> float:
+    """A time, rounded up to a multiple of `grid_s`; 0: as it is."""
+    # A little less than the exact quotient: an end on the grid stays there despite rounding errors.
+    return end if grid_s == 0 else math.ceil(end / grid_s - 1e-9) * grid_s
 
 
 def check_disjoint(pools: Sequence[Pool]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from yarn_plugin.decide.leases.state import Excess
 from yarn_plugin.decide.mechanisms.cached_table import CachedTable
 from yarn_plugin.decide.mechanisms.partial_allocation import Gang
 from yarn_plugin.decide.pools.lease.inventory import BySlot
@@ -128,15 +129,6 @@ class Round:
     decide_at: float | None = None
     result: Annotated[object, Tagged()] = None
     faulty: FaultyBids | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """An application uses more GPUs of a node than it leases. `since`: when that began. `listed_at`: when its
-    containers were last listed to be signalled."""
-
-    since: float
-    listed_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

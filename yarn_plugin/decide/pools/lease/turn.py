@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
+from yarn_plugin.decide.leases.handover import InUse
+from yarn_plugin.decide.leases.state import Excess
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, Solve
-from yarn_plugin.decide.pools.lease.derived import Derived, InUse
+from yarn_plugin.decide.pools.lease.derived import Derived
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
 from yarn_plugin.decide.pools.lease.inventory import BySlot, Inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
-from yarn_plugin.decide.pools.lease.state import Excess, Held, LeaseState, Member, Round
+from yarn_plugin.decide.pools.lease.state import Held, LeaseState, Member, Round
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.causes import LeaseRound
 from yarn_plugin.model.gpus import Gpus
