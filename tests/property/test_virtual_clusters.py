@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, seed):
         self.draw, self.number, self.spec = random.Random(seed), 0, 0
-        self.ledger = PlainLedger(BuddyCells(BuddyCellsSettings(SPECS[0])), topology())
+        self.ledger = PlainLedger(BuddyCells(BuddyCellsSettings(SPECS[0]), {}), topology())
         self.ledger.tell(Began())
 
     def step(self):
@@ -98,7 +98,7 @@ class World:
 
     def reconfigure(self):
         self.spec = 1 - self.spec
-        self.ledger.allocator = BuddyCells(BuddyCellsSettings(SPECS[self.spec]))
+        self.ledger.allocator = BuddyCells(BuddyCellsSettings(SPECS[self.spec]), {})
         self.ledger.tell(Reconfigured())
 
     def restart(self):

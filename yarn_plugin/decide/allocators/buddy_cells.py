@@ -14,11 +14,11 @@ YARN's applications add:
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from yarn_plugin.decide.allocators import AllocatorKind
+from yarn_plugin.decide.allocators import Allocator, AllocatorKind
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.happenings import (
     Began,
@@ -35,16 +35,19 @@ from yarn_plugin.decide.allocators.happenings import (
     What,
     name_of,
 )
+from yarn_plugin.decide.allocators.hosting import Guest, GuestState, Lent, Parts, Pod, moved
+from yarn_plugin.decide.allocators.job_rounds import JobRounds, JobRoundsSettings
 from yarn_plugin.decide.allocators.plan import Drop, Holding, Idle, Keep, Place, Plan, Reclass, Wake, Withdraw
 from yarn_plugin.decide.allocators.pods import pods_by_size
 from yarn_plugin.decide.allocators.seen import Seen
+from yarn_plugin.decide.allocators.virtual_pool import VirtualPool, broken_nodes, virtual_pool
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator as Mechanism
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Bind, Preempt, Reason, Wait
-from yarn_plugin.decide.mechanisms.buddy_cells.cells import OPPORTUNISTIC, PhysicalCell
+from yarn_plugin.decide.mechanisms.buddy_cells.cells import OPPORTUNISTIC, PhysicalCell, VirtualCell
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
 from yarn_plugin.decide.mechanisms.buddy_cells.errors import RejectedError
-from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Request, Stage
+from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang, Request, Stage
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import check_quick
 from yarn_plugin.decide.mechanisms.buddy_cells.low_priority import Waiting, start_in_turn
 from yarn_plugin.decide.mechanisms.buddy_cells.promotion import promote_all
@@ -52,6 +55,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import reconfigur
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
+from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import CellsReconfigured, Evicted
 from yarn_plugin.model.journaled import Mutable, Tagged
@@ -64,7 +68,8 @@ class BuddyCellsSettings:
     """`cells`: the cluster and its virtual clusters. `default_cluster`: that of tenants without one; empty: they wait.
 
     `weights`: of tenants, for opportunistic work; 1 where absent. `promotes`: opportunistic work becomes guaranteed
-    where its virtual cluster has room for it. `retry_s`: see the module.
+    where its virtual cluster has room for it. `retry_s`: see the module. `inside`: who decides within a virtual
+    cluster: an allocator, or a lease policy, whose leases last `inside_lease_s` seconds; HiveD itself where absent.
     """
 
     cells: ClusterSpec
@@ -72,6 +77,8 @@ class BuddyCellsSettings:
     weights: Mapping[str, float] = field(default_factory=dict)
     promotes: bool = True
     retry_s: float = 60.0
+    inside: Mapping[str, str] = field(default_factory=dict)
+    inside_lease_s: float = 600.0
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -85,8 +92,24 @@ class BuddyCellsSettings:
         for tenant, weight in self.weights.items():
             if not 0 < weight < math.inf:
                 raise BadInputError(f"weights.{tenant}", weight, "must be a number above 0")
-        if not 0 < self.retry_s < math.inf:
-            raise BadInputError("retry_s", self.retry_s, "must be a number of seconds above 0")
+        for name in ("retry_s", "inside_lease_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise BadInputError(name, getattr(self, name), "must be a number of seconds above 0")
+        for name in self.inside:
+            if name not in known or ":" in name:
+                choices = [each for each in known if ":" not in each]
+                raise BadInputError("inside", name, f"no virtual cluster that can have a scheduler; {one_of(choices)}")
+
+    def check_inside(self, kinds: Mapping[str, AllocatorKind]) -> None:
+        """Check that the schedulers inside virtual clusters exist.
+
+        Raises:
+            BadInputError: one does not.
+        """
+        choices = sorted({*kinds, *LEASE_POLICIES} - {KIND.name})
+        for name, scheduler in self.inside.items():
+            if scheduler not in choices:
+                raise BadInputError(f"inside.{name}", scheduler, one_of(choices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +127,8 @@ class Placed:
 @dataclass(frozen=True, slots=True)
 class BuddyCellsState:
     """`cluster`: who holds which leaf (a `CellsState`). `placed`: by the gang's name. `turns`: the opportunistic claims
-    that wait. `waits`: why each claim without leases waits. `resting`: until when claims are not tried, by gang."""
+    that wait. `waits`: why each claim without leases waits. `resting`: until when claims are not tried, by gang.
+    `guests`: the allocators inside virtual clusters."""
 
     cluster: Annotated[object, Tagged()]
     counter: int = 0
@@ -112,10 +136,11 @@ class BuddyCellsState:
     turns: tuple[Waiting, ...] = ()
     waits: Mapping[str, str] = field(default_factory=dict)
     resting: Mapping[str, float] = field(default_factory=dict)
+    guests: Mapping[str, GuestState] = field(default_factory=dict)
 
     def parts(self) -> tuple[Mutable, ...]:
-        """The mutable part."""
-        return (self.cells,)
+        """The mutable parts."""
+        return (self.cells, *(part for guest in self.guests.values() for part in guest.parts()))
 
     @property
     def cells(self) -> CellsState:
@@ -142,8 +167,11 @@ _IDLE: dict[str, Idle] = {
 class BuddyCells:
     """See the module."""
 
-    def __init__(self, settings: BuddyCellsSettings) -> None:
+    def __init__(self, settings: BuddyCellsSettings, kinds: Mapping[str, AllocatorKind]) -> None:
+        settings.check_inside(kinds)
         self._settings = settings
+        self._inside = {name: _allocator(scheduler, settings, kinds) for name, scheduler in settings.inside.items()}
+        self._pools: dict[str, tuple[Cluster, frozenset[str], VirtualPool]] = {}
         self._gpus: tuple[Cells, Cluster, dict[PhysicalCell, str]] | None = None
 
     def initial_state(self) -> BuddyCellsState:
@@ -178,9 +206,18 @@ class BuddyCells:
                 call.free(freed, is_broken=True)
             case Due(gang):
                 call.resting.pop(gang, None)
+        call.open(self._inside, self._pool)
+        call.tell_guests(what)
         call.serve()
         check_quick(call.cluster)
         return call.state(), call.plan()
+
+    def _pool(self, cluster: Cluster, name: str) -> VirtualPool:
+        """A virtual cluster as a pool. Kept while neither the cluster nor what is broken changes."""
+        broken, known = broken_nodes(cluster, name), self._pools.get(name)
+        if known is None or known[0] is not cluster or known[1] != broken:
+            known = self._pools[name] = cluster, broken, virtual_pool(cluster, name, broken)
+        return known[2]
 
     def _leaf_gpus(self, state: BuddyCellsState, seen: Seen) -> dict[PhysicalCell, str]:
         """The GPU of each leaf whose node is there with all its GPUs. Kept while neither changes."""
@@ -208,6 +245,12 @@ class _Deciding:
         self._reclass: list[Reclass] = []
         self._wake: list[Wake] = []
         self._refused: dict[tuple[Request, tuple[str, ...]], str] = {}
+        self._known_guests = dict(state.guests)
+        self._lost: dict[str, tuple[Lent, ...]] = {}
+        self._guests: dict[str, Guest] = {}
+        self._pools: dict[str, VirtualPool] = {}
+        self._hosted = Parts()
+        self._released: set[str] = set()
 
     @property
     def cluster(self) -> Cluster:
@@ -220,17 +263,21 @@ class _Deciding:
 
     def state(self) -> BuddyCellsState:
         """The state after the call."""
-        return BuddyCellsState(self._cells, self._counter, self._placed, self._turns, self._waits, self.resting)
+        guests = {name: guest.state() for name, guest in self._guests.items()} or self._known_guests
+        return BuddyCellsState(self._cells, self._counter, self._placed, self._turns, self._waits, self.resting, guests)
 
     def plan(self) -> Plan:
         """What is to be done."""
+        hosted = self._hosted
         return Plan(
-            withdraw=tuple(self._withdraw),
-            drop=tuple(self._drop),
-            reclass=tuple(self._reclass),
-            keep=tuple(self._keep),
-            place=tuple(self._place),
-            wake=tuple(self._wake),
+            withdraw=(*hosted.withdraw, *self._withdraw),
+            drop=(*hosted.drop, *self._drop),
+            reclass=(*hosted.reclass, *self._reclass),
+            keep=(*hosted.keep, *self._keep),
+            place=(*hosted.place, *self._place),
+            ask=tuple(hosted.ask),
+            solve=tuple(hosted.solve),
+            wake=(*hosted.wake, *self._wake),
             idle=self._idle(),
         )
 
@@ -260,36 +307,40 @@ class _Deciding:
         """
         gangs = self.cluster.gangs
         for name in [name for name, gang in gangs.items() if gang.stage is Stage.PREEMPTING]:
-            self._cancel(name)
-        order = sorted(gangs.values(), key=lambda gang: (-gang.priority, _number(self._placed[gang.name].keys)))
+            if name in self._placed:
+                self._cancel(name)
+            else:
+                self._mechanism.cancel(gangs[name])
+        age = {name: _number(placed.keys) for name, placed in self._placed.items()}
+        order = sorted(gangs.values(), key=lambda gang: (-gang.priority, age.get(gang.name, 0)))
         slots = {gang.name: gang.slots for gang in order}
         bad = sorted({node.address for nodes in self.cluster.bad.values() for node in nodes})
         after = reconfigure(self._settings.cells, [record_of(gang) for gang in order], bad)
         self._cells = CellsState(after.allocator.cluster)
         for name, pods in slots.items():
-            gang = self.cluster.gangs.get(name)
-            if gang is None:
+            gang, placed = self.cluster.gangs.get(name), self._placed.get(name)
+            if gang is not None:
+                gang.slots = pods
+            elif placed is not None:
                 self._evict(name, CellsReconfigured())
-                continue
-            gang.slots = pods
-            if self._placed[name].is_evicted:
+            if gang is not None and placed is not None and placed.is_evicted:
                 gang.stage = Stage.PREEMPTED
+        self._move_guests()
 
     def start(self, keys: Iterable[str]) -> None:
         """Gangs that waited for their victims run now."""
         for name in dict.fromkeys(self._gang_of[key] for key in keys if key in self._gang_of):
             gang = self.cluster.gangs.get(name)
             if gang is not None and gang.stage is Stage.PREEMPTING:
-                # The other pods of its victims may still be leaving.
-                holders = {leaf.holder.name for leaf in gang.placement.leaves() if leaf.holder is not None}
-                for victim in sorted(holders):
-                    self._mechanism.release(self.cluster.gangs[victim])
+                self._release_victims(gang)
                 self._run(gang.request, self._placed[name].keys)
 
     def free(self, freed: Sequence[Freed], is_unplaced: bool = False, is_broken: bool = False) -> None:
         """Leases are over. A gang without any gives its leaves back."""
         for each in freed:
             name = self._gang_of.get(each.key)
+            if name is None:
+                self._free_orphan(each)
             if name is None or not each.is_over:
                 continue
             placed = self._placed[name]
@@ -321,6 +372,180 @@ class _Deciding:
         self.resting[name] = self._seen.at + self._settings.retry_s
         self._wake.append(Wake(name, self.resting[name]))
 
+    # Allocators inside virtual clusters. A GPU of theirs is a gang of one leaf, `prod:<key>@<GPU>`.
+
+    def open(self, allocators: Mapping[str, Allocator], pool: Callable[[Cluster, str], VirtualPool]) -> None:
+        """Let the allocators inside see what is so now."""
+        self._lent_to = {
+            lent.leased.claim: name for name, known in self._known_guests.items() for lent in known.lent.values()
+        }
+        claims: dict[str, dict[ClaimKey, Claim]] = {name: {} for name in allocators}
+        for key, claim in self._seen.claims.items() if allocators else ():
+            name = self._guest_of(key, claim)
+            if name in claims:
+                claims[name][key] = claim
+        for name, allocator in allocators.items():
+            self._pools[name] = own = pool(self.cluster, name)
+            known = self._known_guests.get(name)
+            if known is None:
+                known = GuestState(self._settings.inside[name], broken=tuple(sorted(broken_nodes(self.cluster, name))))
+            self._guests[name] = Guest(name, allocator, known, own.cells, self._seen, claims[name], self._hosted, self)
+
+    def tell_guests(self, what: What) -> None:
+        """Tell the allocators inside what happened, and carry out their plans."""
+        for name, guest in self._guests.items():
+            if name not in self._known_guests:
+                guest.begin()
+            else:
+                if isinstance(what, Reconfigured) and (lost := self._lost.get(name)):
+                    gone = (lent.leased for lent in lost)
+                    guest.tell(Broken(tuple([Freed(lease.key, lease.claim, lease.cells) for lease in gone])))
+                guest.hear(what)
+            claims = what.claims if isinstance(what, Changed) else ()
+            guest.hear_of_changes(claims, broken_nodes(self.cluster, name))
+            guest.bind_waiting()
+
+    def _guest_of(self, key: ClaimKey, claim: Claim) -> str | None:
+        """The virtual cluster whose own allocator decides on a claim: not on pinned and opportunistic ones."""
+        if key in self._lent_to or not self._settings.inside:
+            return self._lent_to.get(key)
+        cluster = self._cluster_of(claim)
+        is_its = claim.priority > OPPORTUNISTIC and claim.pinned is None and name_of(key) not in self._placed
+        return cluster if is_its and cluster in self._settings.inside else None
+
+    def _is_inside(self, request: Request) -> bool:
+        return request.cluster in self._settings.inside and not request.pinned
+
+    def bind(self, name: str, pods: Sequence[Pod]) -> list[dict[str, str]] | None:
+        """See `hosting.Binder`."""
+        leaves, excluded = self._pools[name].leaves, frozenset[str]()
+        while True:
+            found = self._find_leaves([[leaves[gpu] for gpu in pod.gpus] for pod in pods], excluded)
+            if found is None:
+                return None
+            unusable = [leaf for leaf in found.values() if not self._can_lend(leaf)]
+            hosts = {leaf.node.address for leaf in unusable if leaf.node is not None} - excluded
+            if not unusable:
+                break
+            if not hosts:
+                return None
+            excluded |= hosts
+        bound = []
+        for pod in pods:
+            claim, pairs = pod.claim, {gpu: (found[leaves[gpu]], leaves[gpu]) for gpu in pod.gpus}
+            bound.append({gpu: self.gpus[leaf] for gpu, (leaf, _) in pairs.items()})
+            for leaf, virtual in pairs.values():
+                gang = f"{pod.name}@{self.gpus[leaf]}"
+                request = Request(gang, name, max(0, claim.priority), ((1, 1),))
+                for victim in self._mechanism.hold(request, (leaf, virtual)):
+                    if victim in self._placed:
+                        self._evict(victim, Evicted(claim.app, claim.job, name, claim.priority))
+        return bound
+
+    def _find_leaves(
+        self, pods: Sequence[Sequence[VirtualCell]], excluded: frozenset[str]
+    ) -> dict[VirtualCell, PhysicalCell] | None:
+        by_chain: dict[str, list[list[VirtualCell]]] = {}
+        for pod in pods:
+            mine: dict[str, list[VirtualCell]] = {}
+            for leaf in sorted(pod, key=lambda leaf: leaf.number):
+                mine.setdefault(leaf.chain.name, []).append(leaf)
+            for chain, part in mine.items():
+                by_chain.setdefault(chain, []).append(part)
+        found: dict[VirtualCell, PhysicalCell] = {}
+        for parts in by_chain.values():
+            physical = self._mechanism.find_leaves(parts, excluded)
+            if physical is None:
+                return None
+            for part, served in zip(parts, physical, strict=True):
+                found |= zip(part, served, strict=True)
+        return found
+
+    def _can_lend(self, leaf: PhysicalCell) -> bool:
+        gpu = self.gpus.get(leaf)
+        if gpu is None or gpu in self._seen.cells.broken:
+            return False
+        return self._seen.room.is_free(gpu) or leaf.holder is not None or gpu in self._released
+
+    def _lent_gangs(self, name: str, gpus: Iterable[str]) -> Iterator[Gang]:
+        for gpu in gpus:
+            if (gang := self.cluster.gangs.get(f"{name}@{gpu}")) is not None:
+                yield gang
+
+    def unbind(self, name: str, gpus: Iterable[str]) -> None:
+        """See `hosting.Binder`."""
+        gpus = list(gpus)
+        self._released.update(gpus)
+        for gang in self._lent_gangs(name, gpus):
+            if gang.stage is Stage.PREEMPTING:
+                self._mechanism.cancel(gang)
+            else:
+                self._mechanism.release(gang)
+
+    def start_lent(self, name: str, gpus: Iterable[str]) -> None:
+        """See `hosting.Binder`."""
+        for gang in self._lent_gangs(name, gpus):
+            if gang.stage is Stage.PREEMPTING:
+                self._release_victims(gang)
+                self._mechanism.start(Call(gang.name, 1, gang.request), Bind(gang.placement, 0))
+
+    def _release_victims(self, gang: Gang) -> None:
+        """The other pods of its victims may still be leaving."""
+        holders = {leaf.holder.name for leaf in gang.placement.leaves() if leaf.holder is not None}
+        for victim in sorted(holders):
+            self._mechanism.release(self.cluster.gangs[victim])
+
+    def spare(self, name: str, gpus: Iterable[str]) -> None:
+        """See `hosting.Binder`."""
+        for gang in self._lent_gangs(name, gpus):
+            self.cluster.undo.set(gang, "stage", Stage.ALLOCATED)
+
+    def _move_guests(self) -> None:
+        """In a new configuration: the virtual cells of what is lent may be others. What lost its own is revoked."""
+        for name, known in list(self._known_guests.items()):
+            lost = tuple(known.lent.values())
+            if self._settings.inside.get(name) == known.scheduler:
+                names = virtual_pool(self.cluster, name).names()
+                known, lost = moved(known, self._renamed(names), name)
+                self._known_guests[name], self._lost[name] = known, lost
+            else:
+                del self._known_guests[name]
+            for lent in lost:
+                self._revoke(f"{name}:{lent.leased.key}", lent)
+        for gang in list(self.cluster.gangs.values()):
+            cluster = gang.request.cluster
+            if gang.name in self._placed and cluster not in self._known_guests and self._is_inside(gang.request):
+                self._mechanism.downgrade(gang)
+
+    def _renamed(self, names: Mapping[VirtualCell, str]) -> Callable[[str, str], str | None]:
+        def name(lease: str, gpu: str) -> str | None:
+            gang = self.cluster.gangs.get(f"{lease}@{gpu}")
+            virtual = None if gang is None else gang.placement.virtual
+            return None if virtual is None else names.get(virtual[0][0])
+
+        return name
+
+    def _revoke(self, name: str, lent: Lent) -> None:
+        """Revoke what a guest has lost; what has not started is over at once."""
+        lease = self._seen.leases.get(name)
+        for gang in self._lent_gangs(name, lent.gpus.values()):
+            if lease is None or lease.started_at is None:
+                self._mechanism.release(gang)
+            else:
+                self._mechanism.downgrade(gang)
+        if lease is not None and lease.started_at is None:
+            self._hosted.withdraw.append(Withdraw(name))
+        elif lease is not None:
+            self._hosted.drop.append(Drop(name, CellsReconfigured()))
+
+    def _free_orphan(self, freed: Freed) -> None:
+        """A lease is over that a guest lost before."""
+        name, _, key = freed.key.partition(":")
+        known = self._known_guests.get(name)
+        if known is None or key not in known.lent:
+            for gang in list(self._lent_gangs(freed.key, freed.cells)):
+                self._mechanism.release(gang)
+
     # What to do.
 
     def serve(self) -> None:
@@ -337,7 +562,7 @@ class _Deciding:
         waiting = {
             name_of(key): claim
             for key, claim in self._seen.claims.items()
-            if name_of(key) not in self._placed and name_of(key) not in self.resting
+            if name_of(key) not in self._placed and name_of(key) not in self.resting and not self._guest_of(key, claim)
         }
         self._waits = {name: reason for name, reason in self._waits.items() if name in waiting}
         self._refused = {}
@@ -349,11 +574,13 @@ class _Deciding:
         self._spare()
         if self._settings.promotes:
             low = [name for name in self._placed if self._is_low(name)]
-            promote_all(self._mechanism, low)
+            promote_all(
+                self._mechanism, [name for name in low if not self._is_inside(self.cluster.gangs[name].request)]
+            )
         self._take_turns({name: request for name, request in requests.items() if not request.guaranteed}, waiting)
 
     def _request(self, name: str, claim: Claim) -> Request | None:
-        cluster = _cluster_of(claim, self.cluster.virtual) or self._settings.default_cluster
+        cluster = self._cluster_of(claim)
         pods = pods_by_size(claim, self._node_size(claim.leaf_type))
         if not cluster or not pods:
             if pods:
@@ -369,6 +596,9 @@ class _Deciding:
             claim.lazy_preemption,
             claim.ignore_suggested,
         )
+
+    def _cluster_of(self, claim: Claim) -> str:
+        return _cluster_of(claim, self.cluster.virtual) or self._settings.default_cluster
 
     def _node_size(self, leaf_type: str) -> int:
         """The GPUs of the largest node."""
@@ -568,6 +798,7 @@ class _Deciding:
     def _idle(self) -> dict[str, Idle]:
         """Why cells stay free, for all of them alike."""
         reasons = [_IDLE.get(reason, Idle.RESERVED) for reason in self._waits.values()]
+        reasons += [guest.idle for guest in self._guests.values() if guest.idle not in (None, Idle.NOT_WANTED)]
         reason = Idle.QUOTA if Idle.QUOTA in reasons else reasons[0] if reasons else Idle.NOT_WANTED
         return self._seen.everywhere(reason)
 
@@ -583,6 +814,13 @@ def _cluster_of(claim: Claim, known: Mapping[str, Any]) -> str:
     while path and path not in known:
         path = path.rpartition("/")[0]
     return path
+
+
+def _allocator(scheduler: str, settings: BuddyCellsSettings, kinds: Mapping[str, AllocatorKind]) -> Allocator:
+    """The allocator inside a virtual cluster, by its own name or by that of its lease policy."""
+    if scheduler in kinds:
+        return kinds[scheduler].make(None, kinds)
+    return JobRounds(JobRoundsSettings(scheduler, settings.inside_lease_s))
 
 
 def _leaf_gpus(cells: Cells, cluster: Cluster) -> dict[PhysicalCell, str]:
@@ -612,12 +850,13 @@ def _hosts(cells: Cells, changed: Iterable[str], cluster: Cluster) -> list[str]:
 
 KIND = AllocatorKind(
     "cells",
-    lambda settings, kinds: BuddyCells(settings),
+    BuddyCells,
     {
         "cells.state/1": BuddyCellsState,
         "cells.cluster/1": CellsState,
         "cells.settings/1": BuddyCellsSettings,
     },
     parameters=BuddyCellsSettings,
+    messages=frozenset({"lease.estimate"}),
 )
 """HiveD."""
