@@ -15,7 +15,7 @@ YARN's applications add:
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Annotated, Any
 
 from yarn_plugin.decide.allocators import Allocator, AllocatorKind
@@ -106,7 +106,7 @@ class BuddyCellsSettings:
         Raises:
             BadInputError: one does not.
         """
-        choices = sorted({*kinds, *LEASE_POLICIES} - {KIND.name})
+        choices = sorted({*LEASE_POLICIES, *(name for name, kind in kinds.items() if _has_defaults(kind))})
         for name, scheduler in self.inside.items():
             if scheduler not in choices:
                 raise BadInputError(f"inside.{name}", scheduler, one_of(choices))
@@ -438,8 +438,7 @@ class _Deciding:
                 gang = f"{pod.name}@{self.gpus[leaf]}"
                 request = Request(gang, name, max(0, claim.priority), ((1, 1),))
                 for victim in self._mechanism.hold(request, (leaf, virtual)):
-                    if victim in self._placed:
-                        self._evict(victim, Evicted(claim.app, claim.job, name, claim.priority))
+                    self._evict(victim, Evicted(claim.app, claim.job, name, claim.priority))
         return bound
 
     def _find_leaves(
@@ -703,8 +702,9 @@ class _Deciding:
 
     def _evict(self, name: str, cause: Evicted | CellsReconfigured) -> None:
         """Revoke a gang's leases; those that have not started are over at once."""
-        placed = self._placed[name]
-        if placed.is_evicted:
+        placed = self._placed.get(name)
+        # What a guest has lost in a new configuration is revoked already.
+        if placed is None or placed.is_evicted:
             return
         self._placed[name] = replace(placed, is_evicted=True)
         for slot, key in enumerate(placed.keys):
@@ -816,10 +816,17 @@ def _cluster_of(claim: Claim, known: Mapping[str, Any]) -> str:
     return path
 
 
+def _has_defaults(kind: AllocatorKind) -> bool:
+    """Whether an allocator needs no parameters."""
+    parameters = fields(kind.parameters) if kind.parameters is not None else ()
+    return all(one.default is not MISSING or one.default_factory is not MISSING for one in parameters)
+
+
 def _allocator(scheduler: str, settings: BuddyCellsSettings, kinds: Mapping[str, AllocatorKind]) -> Allocator:
     """The allocator inside a virtual cluster, by its own name or by that of its lease policy."""
     if scheduler in kinds:
-        return kinds[scheduler].make(None, kinds)
+        kind = kinds[scheduler]
+        return kind.make(None if kind.parameters is None else kind.parameters(), kinds)
     return JobRounds(JobRoundsSettings(scheduler, settings.inside_lease_s))
 
 
