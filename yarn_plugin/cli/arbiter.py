@@ -76,7 +76,8 @@ def arbiter(
     divides its capacity among them. When a share shrinks, the application is notified and its grace period starts. When
     that ends, the arbiter writes queue weights, and YARN preempts. The arbiter kills containers of an application that
     has been over its share for preempt_after_s while another application of the pool waits. A pool can also lease GPUs
-    (controller = "lease"): see docs/leases.md.
+    by auctions (controller = "lease", docs/leases.md), or cells to jobs (controller = "ledger"): virtual clusters
+    (docs/cells.md), or jobs on GPUs or cores (docs/allox.md).
 
     \b
     Example of --config FILE:
