@@ -3,6 +3,7 @@
 A job that is preempted has lost its work, and waits again.
 """
 
+import math
 from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, Lease, Pool
 from yarn_plugin.model.topology import Topology
 from yarn_plugin.simulation.jobs.job import Job
-from yarn_plugin.simulation.jobs.outcome import JobOutcome, JobsOutcome
+from yarn_plugin.simulation.jobs.outcome import JobOutcome, JobsOutcome, Spread
 
 Order = Literal["fifo", "any", "low_priority"]
 """Which jobs of a tenant claim: `fifo`, those that run and the first that waits; `any`, all; `low_priority`, the first
@@ -35,6 +36,7 @@ class _Run:
     leases: dict[str, Lease] = field(default_factory=dict)
     began_at: float | None = None
     wake: int = 0
+    alternative: int = 0
     preempted: int = 0
     lost_gpu_s: float = 0.0
 
@@ -43,7 +45,7 @@ class JobSimulation:
     """A workload on a pool.
 
     Args:
-        capacity: GPUs, or machines (see `JobsOutcome`).
+        machines: how many there are for each alternative of the jobs: GPUs; or GPUs and slots of cores.
         on_ended: called with the number of jobs that have ended.
     """
 
@@ -53,18 +55,19 @@ class JobSimulation:
         registry: Registry,
         topology: Topology,
         jobs: Sequence[Job],
-        capacity: int,
+        machines: tuple[int, ...],
         order: Order = "any",
         on_ended: Callable[[int], None] = lambda count: None,
     ) -> None:
         self._queue = pool.queue
         self._engine = PoolSimulation(pool, registry, topology, self)
-        self._jobs, self._capacity, self._order, self._on_ended = jobs, capacity, order, on_ended
+        self._jobs, self._machines, self._order, self._on_ended = jobs, machines, order, on_ended
         self._claiming: dict[str, _Run] = {}
         self._waiting: dict[str, list[tuple[int, _Run]]] = {}
         self._full: dict[str, _Run] = {}
         self._outcomes: list[JobOutcome] = []
         self._busy_s = 0.0
+        self._progress = Spread({job.tenant for job in jobs})
 
     def run(self) -> JobsOutcome:
         """Run until all jobs have ended, or nothing more would ever happen.
@@ -78,7 +81,8 @@ class JobSimulation:
         unfinished = [run for queue in self._waiting.values() for _, run in queue]
         unfinished += [run for run in self._claiming.values() if run.began_at is not None]
         outcomes = sorted([*self._outcomes, *map(self._outcome, unfinished)], key=lambda one: one.number)
-        return JobsOutcome(tuple(outcomes), self._capacity, self._busy_s, self._engine.now, self._engine.inputs)
+        return JobsOutcome(tuple(outcomes), sum(self._machines), self._busy_s, self._engine.now, self._engine.inputs,
+                           self._progress.mean(self._engine.now))  # fmt: skip
 
     def is_done(self) -> bool:
         """Whether all jobs have ended."""
@@ -111,42 +115,54 @@ class JobSimulation:
 
     def _begin(self, run: _Run) -> None:
         run.began_at = self._engine.now
-        lease = next(iter(run.leases.values()))
-        seconds = run.job.seconds[lease.alternative]
+        run.alternative = next(iter(run.leases.values())).alternative
+        seconds = run.job.seconds[run.alternative]
         assert seconds is not None, "a job is placed where it cannot run"
         waiting = self._waiting[run.job.tenant]
         waiting.remove((run.job.number, run))
         run.wake += 1
+        self._progress.add(self._engine.now, run.job.tenant, self._value(run))
         self._engine.put(self._engine.now + seconds, partial(self._end, run, run.wake))
         self._show(run.job.tenant)
 
     def _end(self, run: _Run, wake: int, at: float) -> None:
         if wake != run.wake:
             return
+        self._stop(run)
         del self._claiming[run.job.name]
         self._engine.revise()
         self._outcomes.append(self._outcome(run, at))
-        self._busy_s += self._held_s(run)
         self._on_ended(len(self._outcomes))
 
     def _lose(self, run: _Run) -> None:
         """A preempted job waits again."""
         if run.began_at is None:
             return
-        self._busy_s += self._held_s(run)
         run.preempted += 1
-        run.lost_gpu_s += self._held_s(run)
+        run.lost_gpu_s += self._stop(run)
         run.began_at = None
         run.wake += 1
         self._wait(run)
 
-    def _held_s(self, run: _Run) -> float:
-        return run.job.gpus * (self._engine.now - (run.began_at if run.began_at is not None else self._engine.now))
+    def _stop(self, run: _Run) -> float:
+        """A job runs no longer; the GPU seconds that it held."""
+        assert run.began_at is not None, "it does not run"
+        held_s = run.job.gpus * (self._engine.now - run.began_at)
+        self._busy_s += held_s
+        self._progress.add(self._engine.now, run.job.tenant, -self._value(run))
+        return held_s
+
+    def _value(self, run: _Run) -> float:
+        """What it adds to its user's progress while it runs (AlloX, section 3.3.2): its dominant share on the side that
+        is fastest for it, less in proportion where it is slower."""
+        best = min(range(len(run.job.seconds)), key=lambda side: run.job.seconds[side] or math.inf)
+        fastest, here = run.job.seconds[best], run.job.seconds[run.alternative]
+        assert fastest is not None and here is not None
+        return run.job.gpus / self._machines[best] * fastest / here
 
     def _outcome(self, run: _Run, at: float | None = None) -> JobOutcome:
-        alternative = next(iter(run.leases.values())).alternative if run.leases else 0
-        run_s = (run.job.seconds[alternative] or 0.0) if at is not None else 0.0
-        return JobOutcome(run.job.number, run.job.tenant, run.job.gpus, run.job.arrives_at, at, alternative, run_s,
+        run_s = (run.job.seconds[run.alternative] or 0.0) if at is not None else 0.0
+        return JobOutcome(run.job.number, run.job.tenant, run.job.gpus, run.job.arrives_at, at, run.alternative, run_s,
                           run.preempted, run.lost_gpu_s)  # fmt: skip
 
     # What the controller is told, and commands.

@@ -1,10 +1,10 @@
 """What a simulation of jobs measured, and how long its jobs waited beside private clusters (HiveD, OSDI '20, section
 5.2)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from statistics import fmean
+from statistics import fmean, pstdev
 
 LATER_S = 60.0
 """A job that waits so much longer than in a private cluster counts."""
@@ -39,13 +39,14 @@ class JobOutcome:
 @dataclass(frozen=True, slots=True)
 class JobsOutcome:
     """A whole simulation. `capacity`: GPUs, or machines where jobs also run on cores. `busy_s`: the sum of the seconds
-    for which each was leased. `inputs`: how many the controller was given."""
+    for which each was leased. `inputs`: how many the controller was given. `progress_spread`: see `Spread`."""
 
     jobs: tuple[JobOutcome, ...]
     capacity: int
     busy_s: float
     ended_at: float
     inputs: int = 0
+    progress_spread: float = 0.0
 
     @property
     def utilisation(self) -> float:
@@ -69,6 +70,29 @@ class JobsOutcome:
             max((part.ended_at for part in parts), default=0.0),
             sum(part.inputs for part in parts),
         )
+
+
+class Spread:
+    """How differently tenants progress: the standard deviation over tenants of the sum of the values of their running
+    jobs, as its mean over time (after AlloX, section 5.1)."""
+
+    def __init__(self, tenants: Collection[str]) -> None:
+        self._now = dict.fromkeys(sorted(tenants), 0.0)
+        self._since: float | None = None
+        self._began, self._sum = 0.0, 0.0
+
+    def add(self, at: float, tenant: str, value: float) -> None:
+        """A job of a tenant runs from now on; or no longer, with a negative value."""
+        if self._since is None:
+            self._since = self._began = at
+        elif at > self._since:
+            self._sum += pstdev(self._now.values()) * (at - self._since)
+            self._since = at
+        self._now[tenant] += value
+
+    def mean(self, at: float) -> float:
+        """Until now."""
+        return self._sum / (at - self._began) if at > self._began else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def read(
     for _, row in chosen:
         used[row.cluster] += round(row.duration * row.num_gpus)
     clusters = {name for name, _ in used.most_common(largest)}
-    jobs = []
+    jobs: list[Job] = []
     for at, row in chosen:
         if row.cluster in clusters:
             gang, seconds = gang_of(row.num_gpus, gpus_per_node), float(max(round(row.duration), 1))
