@@ -31,8 +31,9 @@ DivisionOrder = Literal["fifo", "capacity", "fair"]
 
 @dataclass(frozen=True, slots=True)
 class GpuQueuesSettings:
-    """`order`: see the module. With `capacity`, `assured`: the GPUs of each queue; one without has none. `max_gpus`: that
-    a queue may hold at most; without, as many as there are. With `fair`, `weights`: of queues; 1 where absent.
+    """`order`: see the module. With `capacity`, `assured`: the GPUs of each queue; one without has none.
+
+    `max_gpus`: that a queue may hold at most; without, all. With `fair`, `weights`: of queues; 1 where absent.
     """
 
     order: DivisionOrder = "capacity"

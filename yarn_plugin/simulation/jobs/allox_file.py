@@ -69,9 +69,8 @@ def _job(where: str, block: list[tuple[int, list[str]]]) -> Job:
     estimated = tuple(seconds * (1 + error) for seconds, error in zip((on_gpu, on_cpu), errors, strict=True))
     if min(on_gpu, on_cpu, *estimated) <= 0:
         raise FileError(f"{where}: line {line}: times must be above 0, and errors above -1")
-    return Job(
-        round(_number(where, head_line, "number", head[0])), head[3], arrival, demand, (on_gpu, on_cpu), estimated
-    )
+    number = round(_number(where, head_line, "number", head[1]))
+    return Job(number, head[4], arrival, demand, (on_gpu, on_cpu), estimated)
 
 
 def _number(where: str, line: int, name: str, word: str, may_be_negative: bool = False) -> float:

@@ -37,6 +37,11 @@ def gpus_of(spec: ClusterSpec, name: str) -> int:
     return sum(_size(spec.types, type) for type in types if type is not None)
 
 
+def node_size(spec: ClusterSpec) -> int:
+    """The GPUs of its largest node."""
+    return max(cell.capacity[GPU] for cell in topology_of(spec).at(NODE))
+
+
 def private_clusters(spec: ClusterSpec) -> Iterator[tuple[str, ClusterSpec]]:
     """For each virtual cluster, a cluster of its cells alone. A cell that is part of a node is a small node there."""
     pinned = dict(_pinned(spec.cells))
