@@ -1,5 +1,6 @@
 """`yarn-plugin cells`: clusters of cells, checked, shown and replayed; whether a gang fits; what a change would do."""
 
+import getpass
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +11,13 @@ import click
 
 from yarn_plugin import console
 from yarn_plugin.cells.cases import read_case
+from yarn_plugin.cells.discovery import find_cells, render
 from yarn_plugin.cells.file import read_cells
 from yarn_plugin.cells.findings import Finding, Replay
+from yarn_plugin.cells.node_faults import SeenNode, find_faults
 from yarn_plugin.cells.replay import follow, run_freely
 from yarn_plugin.cells.running import RunningFile, as_json, read_running
-from yarn_plugin.cli.options import json_option
+from yarn_plugin.cli.options import json_option, rm_option
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Bind, Preempt, Reason, Wait
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import MAX_PRIORITY, PhysicalCell
@@ -26,7 +29,11 @@ from yarn_plugin.decide.mechanisms.buddy_cells.health import bad_cells
 from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import Reconfigured, reconfigure
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
-from yarn_plugin.errors import BadInputError
+from yarn_plugin.errors import BadInputError, os_reason
+from yarn_plugin.model.resources import GPU
+from yarn_plugin.observe.capabilities import probe
+from yarn_plugin.observe.nodes import parse_nodes
+from yarn_plugin.observe.resource_manager import ResourceManager, addresses
 from yarn_plugin.quantities import count
 from yarn_plugin.toml_files import FileError
 
@@ -83,12 +90,21 @@ def _running_option(command: _Command) -> _Command:
 
 @cells.command()
 @_FILE
+@click.option(
+    "--rm",
+    metavar="URL[,URL]",
+    help="Compare the nodes and their GPUs with those of this ResourceManager, too.",
+)
+@console.ca_option
 @json_option
-def check(file: Path, json_file: Path | None) -> None:
+def check(file: Path, rm: str | None, verify: str | bool, json_file: Path | None) -> int:
     """Check that all quotas in FILE can be served at once, whatever is used first.
 
     Prints, for each chain and level, how many cells there are, how many are pinned or assured to virtual clusters, and
     how many more could be. An infeasible quota is an error with the level and the number missing.
+
+    With --rm, exits with 1 if the ResourceManager reports fewer GPUs than FILE has, or does not know a node; or if
+    quotas have cells below nodes although NodeManagers choose the GPUs of containers themselves.
     """
     cluster = _cluster(file)
     rows = [row for state in cluster.chains.values() for row in _levels(state, cluster)]
@@ -102,6 +118,76 @@ def check(file: Path, json_file: Path | None) -> None:
     if json_file is not None:
         names = ("chain", "level", "type", "leaves", "cells", "pinned", "assured", "spare")
         console.write_json(json_file, {"levels": [dict(zip(names, row, strict=True)) for row in rows]})
+    return 0 if rm is None else _compare_with_manager(cluster, rm, verify)
+
+
+def _compare_with_manager(cluster: Cluster, rm: str, verify: str | bool) -> int:
+    manager = ResourceManager(addresses(rm), getpass.getuser(), verify=verify)
+    found = parse_nodes(manager.get("/nodes"))
+    seen = {node.host: SeenNode(node.capacity[GPU], is_broken=True) for node in found.broken.values()}
+    seen |= {node.host: SeenNode(node.capacity[GPU]) for node in found.values()}
+    faults = list(find_faults(cluster, seen))
+    for fault in faults:
+        console.out.print(str(fault), soft_wrap=True)
+    below = _quotas_below_nodes(cluster) if probe(manager).isolates_gpus else []
+    for where in below:
+        console.out.print(
+            f"{where}: NodeManagers choose the GPUs of containers here; quotas must be of nodes or larger cells",
+            soft_wrap=True,
+        )
+    if not faults and not below:
+        console.out.print(f"agrees with {manager.url}")
+    return 1 if below or any(fault.is_bad for fault in faults) else 0
+
+
+def _quotas_below_nodes(cluster: Cluster) -> list[str]:
+    return [
+        f"virtual_clusters.{name}.cells: type {root.type!r}"
+        for name, virtual in cluster.virtual.items()
+        for partition in virtual.partitions()
+        for root in {root.level: root for root in partition.cells.roots}.values()
+        if root.level < root.chain.node_level
+    ]
+
+
+@cells.command()
+@click.argument("file", type=click.Path(path_type=Path), default="cells.toml")
+@rm_option
+@click.option(
+    "--vc",
+    "clusters",
+    multiple=True,
+    metavar="NAME",
+    help="A virtual cluster; repeat it for several, which get equal parts.  [default: one, default]",
+)
+@click.option("--racks/--no-racks", default=True, help="Whether racks are cells, above nodes.  [default: they are]")
+@console.ca_option
+def init(file: Path, rm: str, clusters: tuple[str, ...], racks: bool, verify: str | bool) -> None:
+    """Write FILE (cells.toml) from the nodes, racks, labels and GPUs that a ResourceManager reports.
+
+    Each node label is a type of GPU. A gang stays in one chain: racks that differ in size are different chains, unless
+    --no-racks is given. An existing FILE is not replaced. Edit the quotas then, and `check` them.
+
+    \b
+    Example:
+      yarn-plugin cells init --rm http://rm:8088 --vc prod --vc research
+    """
+    if file.suffix.lower() != ".toml":
+        raise BadInputError("FILE", str(file), "must end in .toml")
+    names = clusters or ("default",)
+    if "" in names or len(set(names)) < len(names):
+        raise BadInputError("--vc", " ".join(names), "must be different names that are not empty")
+    manager = ResourceManager(addresses(rm), getpass.getuser(), verify=verify)
+    listed = parse_nodes(manager.get("/nodes"))
+    found = find_cells([*listed.values(), *listed.broken.values()], listed.partitions, racks)
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(render(found, names))
+    except FileExistsError:
+        raise BadInputError("FILE", str(file), "exists already; remove it, or choose another name") from None
+    except OSError as problem:
+        raise BadInputError("FILE", str(file), f"cannot be written ({os_reason(problem)})") from None
+    console.out.print(f"{file} written; `yarn-plugin cells check {file}` shows what it assures", soft_wrap=True)
 
 
 def _levels(state: ChainState, cluster: Cluster) -> Iterator[tuple[str, int, str, int, int, int, int, int]]:
