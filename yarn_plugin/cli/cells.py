@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from yarn_plugin import console
+from yarn_plugin.api.client import ArbiterClient, find_token
 from yarn_plugin.cells.cases import read_case
 from yarn_plugin.cells.discovery import find_cells, render
 from yarn_plugin.cells.file import read_cells
@@ -17,6 +18,7 @@ from yarn_plugin.cells.findings import Finding, Replay
 from yarn_plugin.cells.node_faults import SeenNode, find_faults
 from yarn_plugin.cells.replay import follow, run_freely
 from yarn_plugin.cells.running import RunningFile, as_json, read_running
+from yarn_plugin.cli.apps import arbiter_options
 from yarn_plugin.cli.options import json_option, rm_option
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Bind, Preempt, Reason, Wait
@@ -35,7 +37,8 @@ from yarn_plugin.observe.capabilities import probe
 from yarn_plugin.observe.nodes import parse_nodes
 from yarn_plugin.observe.resource_manager import ResourceManager, addresses
 from yarn_plugin.quantities import count
-from yarn_plugin.toml_files import FileError
+from yarn_plugin.toml_files import FileError, read_text
+from yarn_plugin.validation import one_of
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -84,8 +87,14 @@ def _running_option(command: _Command) -> _Command:
         "running_file",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Running gangs and bad nodes, as JSON (`show --json` writes such a file).  [default: nothing runs]",
+        help="Running gangs and bad nodes, as JSON (`show --json` and `running` write such files).  "
+        "[default: nothing runs]",
     )(command)
+
+
+def _arbiter_options(command: _Command) -> _Command:
+    pool = click.option("--pool", metavar="NAME", help="The pool.  [default: the only one that has virtual clusters]")
+    return arbiter_options(pool(command))
 
 
 @cells.command()
@@ -413,13 +422,91 @@ def plan(new: Path, running_file: Path | None, json_file: Path | None) -> None:
     """
     made = _with_work(new, running_file)
     kept = len(made.allocator.cluster.gangs) - len(made.downgraded)
-    console.out.print(f"feasible; {count(kept, 'gang')} unchanged")
-    if made.downgraded:
-        console.out.print(f"opportunistic from then on: {', '.join(made.downgraded)}")
-    if made.unleased:
-        console.out.print(f"on GPUs that are no longer part of the cluster: {', '.join(made.unleased)}")
+    for line in _plan_lines(kept, made.downgraded, made.unleased):
+        console.out.print(line)
     if json_file is not None:
         console.write_json(json_file, {"downgraded": made.downgraded, "outside": made.unleased, "unchanged": kept})
+
+
+def _plan_lines(unchanged: int, downgraded: Sequence[str], outside: Sequence[str]) -> Iterator[str]:
+    yield f"feasible; {count(unchanged, 'gang')} unchanged"
+    if downgraded:
+        yield f"opportunistic from then on: {', '.join(downgraded)}"
+    if outside:
+        yield f"on GPUs that are no longer part of the cluster: {', '.join(outside)}"
+
+
+@cells.command()
+@_arbiter_options
+@json_option
+def running(
+    arbiter: str, token_file: Path | None, verify: str | bool, pool: str | None, json_file: Path | None
+) -> None:
+    """List the gangs that run on the cells of an arbiter, in the order in which they would keep them.
+
+    With --json, writes a file for --running of `show`, `fit` and `plan`. Needs the administrator's token.
+
+    \b
+    Example:
+      yarn-plugin cells running --token-file arbiter/admin.token --json running.json
+      yarn-plugin cells plan new.toml --running running.json
+    """
+    client = ArbiterClient(arbiter, find_token(token_file), verify)
+    found = client.get_cells(_pool(client, pool))
+    rows = [
+        (
+            one.gang,
+            one.virtual_cluster,
+            one.priority if any(pod.quota_types for pod in one.pods) else "opportunistic",
+            " ".join(f"{pod.node}[{','.join(pod.leaves)}]" for pod in one.pods),
+        )
+        for one in found.gangs
+    ]
+    console.out.print(console.table(None, ("gang", "virtual cluster", "priority", "cells"), rows))
+    if found.bad_nodes:
+        console.out.print(f"bad nodes: {', '.join(found.bad_nodes)}", soft_wrap=True)
+    if json_file is not None:
+        console.write_json(json_file, found.model_dump(include={"gangs", "bad_nodes"}))
+
+
+@cells.command()
+@click.argument("new", type=click.Path(path_type=Path))
+@_arbiter_options
+@json_option
+def apply(
+    new: Path, arbiter: str, token_file: Path | None, verify: str | bool, pool: str | None, json_file: Path | None
+) -> None:
+    """Replace the cells file of a running arbiter by NEW, which takes effect without a restart.
+
+    Does what `plan` shows: gangs for which the new quotas have no cells become opportunistic, and go on. Their
+    applications are told before: NEW takes effect after the notice (notice_s of the allocator's settings), or at once
+    if nobody is downgraded. To take a change back within the notice, apply the earlier file. NEW must have the format
+    of the present file. Needs the administrator's token.
+
+    \b
+    Example:
+      yarn-plugin cells apply new.toml --token-file arbiter/admin.token
+    """
+    read_cells(f"file {str(new)!r}", new)
+    client = ArbiterClient(arbiter, find_token(token_file), verify)
+    name = _pool(client, pool)
+    made = client.replace_cells(name, read_text(f"file {str(new)!r}", new))
+    for line in _plan_lines(made.unchanged, made.downgraded, made.outside):
+        console.out.print(line, soft_wrap=True)
+    when = f"in {made.in_s:g} s; their applications have been told" if made.in_s else "now"
+    console.out.print(f"pool {name}: in effect {when}", soft_wrap=True)
+    if json_file is not None:
+        console.write_json(json_file, made.model_dump())
+
+
+def _pool(client: ArbiterClient, given: str | None) -> str:
+    """The pool that is meant: of those that lease cells, the only one."""
+    if given is not None:
+        return given
+    pools = [pool.name for pool in client.get_cluster().pools if pool.controller == "ledger"]
+    if len(pools) != 1:
+        raise BadInputError("--pool", "", f"required: {one_of(pools)}" if pools else "the arbiter has no pool of cells")
+    return pools[0]
 
 
 @cells.command()
