@@ -109,7 +109,17 @@ def arbiter(
     loaded = configuration.load(config, registry)
     where = parse_listen(listen, tls_cert, tls_key)
     folder = state or default_state(urls, Path(platformdirs.user_state_dir("yarn-plugin")) / "arbiter")
-    serve(urls, loaded, where, folder, _print_ready, verify=verify, accept_loss=accept_loss, registry=registry)
+    serve(
+        urls,
+        loaded,
+        where,
+        folder,
+        _print_ready,
+        verify=verify,
+        accept_loss=accept_loss,
+        registry=registry,
+        cells_files=configuration.cells_files(config),
+    )
 
 
 class _OneLine(logging.Formatter):

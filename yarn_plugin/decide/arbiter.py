@@ -17,6 +17,7 @@ from yarn_plugin.decide.events import (
     ManagerReached,
     NodeUseChanged,
     PartitionsChanged,
+    PoolReconfigured,
     Registered,
     Revised,
     Solved,
@@ -147,6 +148,8 @@ def _inputs(before: State, state: State, pool: Pool, event: Event) -> Iterator[I
                 yield Reconfigured()
             if pool.name in before.pool_states:
                 yield Restarted()
+        case PoolReconfigured(changed) if changed == pool and changed not in before.pools:
+            yield Reconfigured()
         case Vacated(app, _) | ContainersListed(app, _) if home_of(state, app) == pool:
             yield Outcome(app, "done", event) if isinstance(event, ContainersListed) else FromApp(app, event)
         case AppSaid(app, message) if app in state.registered and home_of(state, app) == pool:
