@@ -13,12 +13,13 @@ from yarn_plugin.decide.mechanisms.matching import MatchingProblem, match
 @dataclass(frozen=True, slots=True)
 class Job:
     """A waiting job. `times`: its seconds on a machine of each kind; None where it cannot run. `shares`: for each kind,
-    the dominant share of the cluster that it takes there, from 0 to 1."""
+    the dominant share of the cluster that it takes there, from 0 to 1. `arrived_at`: seconds."""
 
     id: str
     user: str
     times: tuple[float | None, ...]
     shares: tuple[float, ...]
+    arrived_at: float = 0.0
 
     def value_on(self, kind: int) -> float:
         """What it adds to its user's progress while it runs there: its dominant share on the kind that is fastest for
