@@ -2,15 +2,17 @@
 
 Times are true; the policy sees the estimates. Samples, if any, come before all jobs, in order of arrival, in turn by
 user (AlloX, section 4.4), and hold a machine each. With `barrier` a job waits for the samples of all jobs that arrived
-in the same second, as in the authors' simulator; without it only for its own.
+in the same second, as in the authors' simulator; without it only for its own. With `patience_s`, users that are overdue
+come first.
 """
 
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from yarn_plugin.decide.mechanisms.allox import Job
+from yarn_plugin.decide.mechanisms.long_run_progress import LongRun
 from yarn_plugin.decide.policies.sides.queue import Choice, Queue, Running
 
 
@@ -27,7 +29,8 @@ class Given:
 
 @dataclass
 class Run:
-    """When each job ended; `progress`: (time, of each user) from then on."""
+    """When each job ended; `progress`: (time, of each user) from then on. `longest_wait`: seconds for which a user had
+    jobs that waited and none that ran."""
 
     ends: dict[str, float]
     progress: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)
@@ -54,6 +57,7 @@ def run(
     min_sample_s: float = 1.0,
     barrier: bool = False,
     whole_seconds: bool = False,
+    patience_s: float | None = None,
     **settings: float,
 ) -> Run:
     """Run all jobs to their ends. `samples`: fractions of a job, run on each side. `settings`: of the queue."""
@@ -73,6 +77,7 @@ def run(
     counter = 0
     result = Run({})
     waits_since: dict[str, float] = {}
+    long_run, looks = LongRun(), set[tuple[float, str]]()
 
     def push(at: float, what: str, value: object) -> None:
         nonlocal counter
@@ -111,7 +116,7 @@ def run(
                 id, kind, machine = value  # type: ignore[misc]
                 open_samples[id] -= 1
                 on_machine[kind][machine] = None
-            else:
+            elif what == "end":
                 one = active.get(value[0])  # type: ignore[index]
                 if one is None or one.since != value[1]:  # type: ignore[index]
                     continue
@@ -145,7 +150,16 @@ def run(
         if (waiting or active) and not (all(blocked) and samples):
             seen = tuple(sorted(waiting.values(), key=lambda job: job.arrived_at))
             running = tuple(Running(one.job, one.kind, one.machine) for one in active.values())
-            choice = choose(Queue(now, seen, running, free_in, users, **settings))  # type: ignore[arg-type]
+            queue = Queue(now, seen, running, free_in, users, **settings)  # type: ignore[arg-type]
+            if patience_s is not None:
+                long_run = long_run.advanced(now, queue.progress(), {job.user for job in seen})
+                queue = replace(queue, overdue=long_run.overdue(patience_s))
+                due = long_run.next_overdue(patience_s, queue.progress())
+                if due is not None and (due, "look") not in looks:
+                    looks.add((due, "look"))
+                    push(due, "look", None)
+            choice = choose(queue)
+            long_run = long_run.started({waiting[start.job].user for start in choice.starts if start.job in waiting})
             for id in choice.preempted:
                 one = active.pop(id)
                 total = given[id].times[one.kind]
@@ -162,12 +176,12 @@ def run(
                 active[job.id] = _Active(job, start.kind, start.machine, now, fraction, 0.0)
                 on_machine[start.kind][start.machine] = now + fraction * guess
                 push(now + fraction * seconds, "end", (job.id, now))
-                result.longest_wait = max(result.longest_wait, now - waits_since.pop(job.user, now))
+        idle = {job.user for job in waiting.values()} - {one.job.user for one in active.values()}
         for user in users:
-            if any(job.user == user for job in waiting.values()):
+            if user in idle:
                 waits_since.setdefault(user, now)
-            else:
-                waits_since.pop(user, None)
+            elif user in waits_since:
+                result.longest_wait = max(result.longest_wait, now - waits_since.pop(user))
         progress = dict.fromkeys(users, 0.0)
         for one in active.values():
             true = Job(one.job.id, one.job.user, given[one.job.id].times, shares)

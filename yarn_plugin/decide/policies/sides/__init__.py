@@ -21,7 +21,6 @@ from yarn_plugin.decide.policies.sides import (
     drfs,
     equal_share,
     jsq_plus,
-    sjf,
     sjf_plus,
     srpt,
 )
@@ -40,7 +39,7 @@ SIDE_POLICIES: Mapping[str, SidePolicy] = {
     "allox": allox,
     "allox_plus": allox_plus,
     "srpt": srpt,
-    "sjf": sjf,
+    "sjf": sjf_plus,
     "sjf_plus": sjf_plus,
     "jsq_plus": jsq_plus,
     "bf": best_fit,
@@ -49,4 +48,4 @@ SIDE_POLICIES: Mapping[str, SidePolicy] = {
     "drfs": drfs,
     "drfa": drfa,
 }
-"""The built-in policies by name."""
+"""The built-in policies by name. The authors' simulator has SJF+ as SJF."""

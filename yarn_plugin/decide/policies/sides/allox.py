@@ -6,4 +6,5 @@ from yarn_plugin.decide.policies.sides.queue import Choice, Queue
 
 def choose(queue: Queue) -> Choice:
     """The jobs that are matched to free machines."""
-    return Choice(choose_starts(queue.waiting, queue.free_in, queue.progress(), queue.alpha).jobs)
+    starts = choose_starts(queue.waiting, queue.free_in, queue.progress(), queue.alpha, queue.overdue)
+    return Choice(starts.jobs)

@@ -23,9 +23,9 @@ class Queue:
     """A pool at one moment, `at` seconds.
 
     `waiting`: in order of arrival, with estimated times. `free_in`: for each kind, in how many seconds each of its
-    machines is expected to be free; 0 where it is. `users`: all of the pool, those without jobs too. `alpha`: see
-    `choose_starts`. `timeout_s`: AlloX+ prefers jobs that have waited for longer. `slots_per_gpu`: DRFA's average
-    speedup, at which it counts GPUs as slots.
+    machines is expected to be free; 0 where it is. `users`: all of the pool, those without jobs too. `alpha`,
+    `overdue`: see `choose_starts`. `timeout_s`: AlloX+ prefers jobs that have waited for longer. `slots_per_gpu`:
+    DRFA's average speedup, at which it counts GPUs as slots.
     """
 
     at: float
@@ -36,6 +36,7 @@ class Queue:
     alpha: float = 0.3
     timeout_s: float = 500.0
     slots_per_gpu: float = 1.0
+    overdue: tuple[str, ...] = ()
 
     def progress(self) -> dict[str, float]:
         """Of each user: the sum of the values of running jobs (AlloX, section 3.3.2)."""
