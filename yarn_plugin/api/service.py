@@ -64,6 +64,7 @@ def create(
         connections=connections,
         ended=ended,
         messages=Messages(registry),
+        check_job=registry.check_job,
         poll=SharedPoll(arbiter.poll),
         rates=TokenBuckets(limits.changes_per_s, limits.changes_burst),
     )
