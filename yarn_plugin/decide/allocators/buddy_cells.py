@@ -11,15 +11,18 @@ YARN's applications add:
 - Leases that YARN does not place in time come back; their claim is tried again after `retry_s`, or when it is revised.
 - A pod that gave its cells back does not return while its gang runs; one that lost its node returns with it.
 - A gang whose eviction is no longer needed is spared, if all of its pods still run.
+- A new configuration that downgrades gangs takes effect `notice_s` after their applications have been told.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from yarn_plugin.decide.allocators import Allocator, AllocatorKind
 from yarn_plugin.decide.allocators.cells import Cells
+from yarn_plugin.decide.allocators.cells_report import CellsReport, Reports
 from yarn_plugin.decide.allocators.happenings import (
     Began,
     Broken,
@@ -37,7 +40,18 @@ from yarn_plugin.decide.allocators.happenings import (
 )
 from yarn_plugin.decide.allocators.hosting import Guest, GuestState, Lent, Parts, Pod, moved
 from yarn_plugin.decide.allocators.job_rounds import JobRounds, JobRoundsSettings
-from yarn_plugin.decide.allocators.plan import Drop, Holding, Idle, Keep, Place, Plan, Reclass, Wake, Withdraw
+from yarn_plugin.decide.allocators.plan import (
+    Announce,
+    Drop,
+    Holding,
+    Idle,
+    Keep,
+    Place,
+    Plan,
+    Reclass,
+    Wake,
+    Withdraw,
+)
 from yarn_plugin.decide.allocators.pods import pods_by_size
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.allocators.virtual_pool import VirtualPool, broken_nodes, virtual_pool
@@ -51,13 +65,16 @@ from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang, Request, Stage
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import check_quick
 from yarn_plugin.decide.mechanisms.buddy_cells.low_priority import Waiting, start_in_turn
 from yarn_plugin.decide.mechanisms.buddy_cells.promotion import promote_all
+from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import (
+    Reconfigured as NewConfiguration,
+)
 from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import reconfigure
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.model.causes import CellsReconfigured, Evicted
+from yarn_plugin.model.causes import Cause, CellsReconfigured, Evicted, QuotaReduced
 from yarn_plugin.model.journaled import Mutable, Tagged
 from yarn_plugin.model.share import Claim, LeaseClass
 from yarn_plugin.validation import one_of
@@ -68,8 +85,9 @@ class BuddyCellsSettings:
     """`cells`: the cluster and its virtual clusters. `default_cluster`: that of tenants without one; empty: they wait.
 
     `weights`: of tenants, for opportunistic work; 1 where absent. `promotes`: opportunistic work becomes guaranteed
-    where its virtual cluster has room for it. `retry_s`: see the module. `inside`: who decides within a virtual
-    cluster: an allocator, or a lease policy, whose leases last `inside_lease_s` seconds; HiveD itself where absent.
+    where its virtual cluster has room for it. `retry_s`, `notice_s`: see the module. `inside`: who decides within a
+    virtual cluster: an allocator, or a lease policy, whose leases last `inside_lease_s` seconds; HiveD itself where
+    absent.
     """
 
     cells: ClusterSpec
@@ -77,6 +95,7 @@ class BuddyCellsSettings:
     weights: Mapping[str, float] = field(default_factory=dict)
     promotes: bool = True
     retry_s: float = 60.0
+    notice_s: float = 30.0
     inside: Mapping[str, str] = field(default_factory=dict)
     inside_lease_s: float = 600.0
 
@@ -95,6 +114,8 @@ class BuddyCellsSettings:
         for name in ("retry_s", "inside_lease_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise BadInputError(name, getattr(self, name), "must be a number of seconds above 0")
+        if not 0 <= self.notice_s < math.inf:
+            raise BadInputError("notice_s", self.notice_s, "must be a number of seconds, at least 0")
         for name in self.inside:
             if name not in known or ":" in name:
                 choices = [each for each in known if ":" not in each]
@@ -128,7 +149,8 @@ class Placed:
 class BuddyCellsState:
     """`cluster`: who holds which leaf (a `CellsState`). `placed`: by the gang's name. `turns`: the opportunistic claims
     that wait. `waits`: why each claim without leases waits. `resting`: until when claims are not tried, by gang.
-    `guests`: the allocators inside virtual clusters."""
+    `announced`: the gangs that a new configuration will downgrade, as their applications know. `guests`: the allocators
+    inside virtual clusters."""
 
     cluster: Annotated[object, Tagged()]
     counter: int = 0
@@ -136,6 +158,7 @@ class BuddyCellsState:
     turns: tuple[Waiting, ...] = ()
     waits: Mapping[str, str] = field(default_factory=dict)
     resting: Mapping[str, float] = field(default_factory=dict)
+    announced: tuple[str, ...] = ()
     guests: Mapping[str, GuestState] = field(default_factory=dict)
 
     def parts(self) -> tuple[Mutable, ...]:
@@ -155,6 +178,9 @@ NO_CLUSTER = "no virtual cluster"
 REJECTED = "rejected"
 """Why a claim waits that asks for what does not exist."""
 
+RECONFIGURE = "reconfigure"
+"""The key of the time at which a new configuration takes effect. Other keys are names of gangs, which have a /."""
+
 _IDLE: dict[str, Idle] = {
     Reason.NO_ROOM: Idle.QUOTA,
     Reason.NEVER_FITS: Idle.TOO_FEW,
@@ -173,13 +199,15 @@ class BuddyCells:
         self._inside = {name: _allocator(scheduler, settings, kinds) for name, scheduler in settings.inside.items()}
         self._pools: dict[str, tuple[Cluster, frozenset[str], VirtualPool]] = {}
         self._gpus: tuple[Cells, Cluster, dict[PhysicalCell, str]] | None = None
+        self._reports = Reports()
 
     def initial_state(self) -> BuddyCellsState:
         """An empty cluster."""
         return BuddyCellsState(CellsState(Cluster(self._settings.cells)))
 
-    def report(self, state: BuddyCellsState) -> None:
-        """None so far."""
+    def report(self, state: BuddyCellsState) -> CellsReport:
+        """Who holds which leaves, for other threads."""
+        return self._reports.of(state.cells.cluster, lambda name: _number(state.placed.get(name)))
 
     def propose(self, state: BuddyCellsState, seen: Seen, what: What) -> tuple[BuddyCellsState, Plan]:
         """Learn what happened, then place whatever fits."""
@@ -190,9 +218,9 @@ class BuddyCells:
             case Began() | Restarted():
                 call.learn_health(call.cluster.forest.nodes)
             case Reconfigured():
-                call.reconfigure()
-                call.gpus = self._leaf_gpus(call.state(), seen)
-                call.learn_health(call.cluster.forest.nodes)
+                call.take_configuration(is_due=False)
+            case Due(key) if key == RECONFIGURE:
+                call.take_configuration(is_due=True)
             case Changed(claims, cells):
                 call.learn_health(_hosts(seen.cells, cells, call.cluster))
                 call.revise(claims)
@@ -206,6 +234,9 @@ class BuddyCells:
                 call.free(freed, is_broken=True)
             case Due(gang):
                 call.resting.pop(gang, None)
+        if call.cluster is not state.cells.cluster:
+            call.gpus = self._leaf_gpus(call.state(), seen)
+            call.learn_health(call.cluster.forest.nodes)
         call.open(self._inside, self._pool)
         call.tell_guests(what)
         call.serve()
@@ -235,7 +266,7 @@ class _Deciding:
     ) -> None:
         self._settings, self._seen, self.gpus = settings, seen, gpus
         self._cells = state.cells
-        self._counter, self._turns = state.counter, state.turns
+        self._counter, self._turns, self._announced = state.counter, state.turns, state.announced
         self._placed, self._waits, self.resting = dict(state.placed), dict(state.waits), dict(state.resting)
         self._gang_of = {key: name for name, placed in state.placed.items() for key in placed.keys if key}
         self._withdraw: list[Withdraw] = []
@@ -243,6 +274,7 @@ class _Deciding:
         self._keep: list[Keep] = []
         self._place: list[Place] = []
         self._reclass: list[Reclass] = []
+        self._announce: list[Announce] = []
         self._wake: list[Wake] = []
         self._refused: dict[tuple[Request, tuple[str, ...]], str] = {}
         self._known_guests = dict(state.guests)
@@ -263,8 +295,16 @@ class _Deciding:
 
     def state(self) -> BuddyCellsState:
         """The state after the call."""
-        guests = {name: guest.state() for name, guest in self._guests.items()} or self._known_guests
-        return BuddyCellsState(self._cells, self._counter, self._placed, self._turns, self._waits, self.resting, guests)
+        return BuddyCellsState(
+            self._cells,
+            self._counter,
+            self._placed,
+            self._turns,
+            self._waits,
+            self.resting,
+            self._announced,
+            {**self._known_guests, **{name: guest.state() for name, guest in self._guests.items()}},
+        )
 
     def plan(self) -> Plan:
         """What is to be done."""
@@ -273,6 +313,7 @@ class _Deciding:
             withdraw=(*hosted.withdraw, *self._withdraw),
             drop=(*hosted.drop, *self._drop),
             reclass=(*hosted.reclass, *self._reclass),
+            announce=(*hosted.announce, *self._announce),
             keep=(*hosted.keep, *self._keep),
             place=(*hosted.place, *self._place),
             ask=tuple(hosted.ask),
@@ -300,23 +341,53 @@ class _Deciding:
             if claim not in self._seen.claims:
                 self._waits.pop(name, None)
 
-    def reconfigure(self) -> None:
-        """Let the gangs hold their leaves in the new configuration, guaranteed and older ones first.
+    def take_configuration(self, is_due: bool) -> None:
+        """Use the configured cells from now on; or, if they downgrade gangs, once their applications had notice.
+
+        The notice begins anew with each change of the configuration.
+        """
+        self._change_guests()
+        is_new = self.cluster.spec != self._settings.cells
+        after = self._reconfigured() if is_new else None
+        losers = set(after.downgraded if after is not None else ())
+        waits = bool(losers) and not is_due and self._settings.notice_s > 0
+        if waits:
+            self._tell_before(losers, "opportunistic", self._seen.at + self._settings.notice_s)
+        self._tell_before(set(self._announced) - losers, "guaranteed", self._seen.at)
+        self._wake.append(Wake(RECONFIGURE, self._seen.at + self._settings.notice_s if waits else None))
+        self._announced = tuple(sorted(losers)) if waits else ()
+        if after is not None and not waits:
+            self._reconfigure(after, losers)
+
+    def _tell_before(self, gangs: Iterable[str], kind: LeaseClass, at: float) -> None:
+        for name in sorted(gangs):
+            gang, placed = self.cluster.gangs.get(name), self._placed.get(name)
+            if gang is None or placed is None or placed.is_evicted or placed.kind == "opportunistic":
+                continue
+            cause = QuotaReduced(placed.claim[1], gang.request.cluster) if kind == "opportunistic" else None
+            self._announce += [Announce(key, kind, at, cause) for key in placed.keys if key]
+
+    def _reconfigured(self) -> NewConfiguration:
+        """What the gangs that run would hold in the new configuration, guaranteed and older ones first."""
+        running = [gang for gang in self.cluster.gangs.values() if gang.stage is not Stage.PREEMPTING]
+        order = sorted(running, key=lambda gang: (-gang.priority, _number(self._placed.get(gang.name))))
+        bad = sorted({node.address for nodes in self.cluster.bad.values() for node in nodes})
+        return reconfigure(self._settings.cells, [record_of(gang) for gang in order], bad)
+
+    def _reconfigure(self, after: NewConfiguration, losers: Collection[str]) -> None:
+        """Use a new configuration.
 
         Leases of leaves that are no longer part of it are dropped, and evictions that have begun go on.
         """
-        gangs = self.cluster.gangs
-        for name in [name for name, gang in gangs.items() if gang.stage is Stage.PREEMPTING]:
+        for name in [name for name, gang in self.cluster.gangs.items() if gang.stage is Stage.PREEMPTING]:
             if name in self._placed:
                 self._cancel(name)
             else:
-                self._mechanism.cancel(gangs[name])
-        age = {name: _number(placed.keys) for name, placed in self._placed.items()}
-        order = sorted(gangs.values(), key=lambda gang: (-gang.priority, age.get(gang.name, 0)))
-        slots = {gang.name: gang.slots for gang in order}
-        bad = sorted({node.address for nodes in self.cluster.bad.values() for node in nodes})
-        after = reconfigure(self._settings.cells, [record_of(gang) for gang in order], bad)
+                self._mechanism.cancel(self.cluster.gangs[name])
+        slots = {gang.name: gang.slots for gang in self.cluster.gangs.values()}
         self._cells = CellsState(after.allocator.cluster)
+        own = [name for name in losers if name in self._placed]
+        self._tell_classes({name: QuotaReduced(self._placed[name].claim[1], self._cluster_of(name)) for name in own})
         for name, pods in slots.items():
             gang, placed = self.cluster.gangs.get(name), self._placed.get(name)
             if gang is not None:
@@ -379,6 +450,8 @@ class _Deciding:
         self._lent_to = {
             lent.leased.claim: name for name, known in self._known_guests.items() for lent in known.lent.values()
         }
+        # A virtual cluster of a configuration that takes effect later is not there yet.
+        allocators = {name: each for name, each in allocators.items() if name in self.cluster.virtual}
         claims: dict[str, dict[ClaimKey, Claim]] = {name: {} for name in allocators}
         for key, claim in self._seen.claims.items() if allocators else ():
             name = self._guest_of(key, claim)
@@ -397,19 +470,19 @@ class _Deciding:
             if name not in self._known_guests:
                 guest.begin()
             else:
-                if isinstance(what, Reconfigured) and (lost := self._lost.get(name)):
+                if lost := self._lost.get(name):
                     gone = (lent.leased for lent in lost)
                     guest.tell(Broken(tuple([Freed(lease.key, lease.claim, lease.cells) for lease in gone])))
                 guest.hear(what)
             claims = what.claims if isinstance(what, Changed) else ()
-            guest.hear_of_changes(claims, broken_nodes(self.cluster, name))
+            guest.hear_of_changes(claims, broken_nodes(self.cluster, name), are_cells_new=name in self._lost)
             guest.bind_waiting()
 
     def _guest_of(self, key: ClaimKey, claim: Claim) -> str | None:
         """The virtual cluster whose own allocator decides on a claim: not on pinned and opportunistic ones."""
         if key in self._lent_to or not self._settings.inside:
             return self._lent_to.get(key)
-        cluster = self._cluster_of(claim)
+        cluster = self._claimed_cluster(claim)
         is_its = claim.priority > OPPORTUNISTIC and claim.pinned is None and name_of(key) not in self._placed
         return cluster if is_its and cluster in self._settings.inside else None
 
@@ -499,22 +572,31 @@ class _Deciding:
         for gang in self._lent_gangs(name, gpus):
             self.cluster.undo.set(gang, "stage", Stage.ALLOCATED)
 
+    def _change_guests(self) -> None:
+        """Other schedulers are configured: leases of former ones are revoked, and gangs in cells on which this room no
+        longer decides go on as opportunistic work."""
+        for name, known in list(self._known_guests.items()):
+            if self._settings.inside.get(name) != known.scheduler:
+                del self._known_guests[name]
+                for lent in known.lent.values():
+                    self._revoke(f"{name}:{lent.leased.key}", lent)
+        for gang in list(self.cluster.gangs.values()):
+            is_new = gang.request.cluster not in self._known_guests and self._is_inside(gang.request)
+            if gang.name in self._placed and is_new and gang.stage is not Stage.PREEMPTING:
+                self._mechanism.downgrade(gang)
+
     def _move_guests(self) -> None:
         """In a new configuration: the virtual cells of what is lent may be others. What lost its own is revoked."""
         for name, known in list(self._known_guests.items()):
             lost = tuple(known.lent.values())
-            if self._settings.inside.get(name) == known.scheduler:
+            if name in self.cluster.virtual:
                 names = virtual_pool(self.cluster, name).names()
-                known, lost = moved(known, self._renamed(names), name)
-                self._known_guests[name], self._lost[name] = known, lost
+                self._known_guests[name], lost = moved(known, self._renamed(names), name)
+                self._lost[name] = lost
             else:
                 del self._known_guests[name]
             for lent in lost:
                 self._revoke(f"{name}:{lent.leased.key}", lent)
-        for gang in list(self.cluster.gangs.values()):
-            cluster = gang.request.cluster
-            if gang.name in self._placed and cluster not in self._known_guests and self._is_inside(gang.request):
-                self._mechanism.downgrade(gang)
 
     def _renamed(self, names: Mapping[VirtualCell, str]) -> Callable[[str, str], str | None]:
         def name(lease: str, gpu: str) -> str | None:
@@ -579,7 +661,7 @@ class _Deciding:
         self._take_turns({name: request for name, request in requests.items() if not request.guaranteed}, waiting)
 
     def _request(self, name: str, claim: Claim) -> Request | None:
-        cluster = self._cluster_of(claim)
+        cluster = self._claimed_cluster(claim)
         pods = pods_by_size(claim, self._node_size(claim.leaf_type))
         if not cluster or not pods:
             if pods:
@@ -596,7 +678,7 @@ class _Deciding:
             claim.ignore_suggested,
         )
 
-    def _cluster_of(self, claim: Claim) -> str:
+    def _claimed_cluster(self, claim: Claim) -> str:
         return _cluster_of(claim, self.cluster.virtual) or self._settings.default_cluster
 
     def _node_size(self, leaf_type: str) -> int:
@@ -774,8 +856,11 @@ class _Deciding:
         gang = self.cluster.gangs.get(name)
         return gang is not None and gang.priority == OPPORTUNISTIC and gang.stage is Stage.ALLOCATED
 
-    def _tell_classes(self) -> None:
-        """Tell of gangs that were downgraded or promoted."""
+    def _cluster_of(self, name: str) -> str:
+        return self.cluster.gangs[name].request.cluster
+
+    def _tell_classes(self, causes: Mapping[str, Cause] = MappingProxyType({})) -> None:
+        """Tell of gangs that were downgraded or promoted. `causes`: of those for which there is one, by gang."""
         for name, placed in self._placed.items():
             gang = self.cluster.gangs.get(name)
             if gang is None or gang.stage is Stage.PREEMPTING:
@@ -784,7 +869,8 @@ class _Deciding:
             if kind != placed.kind:
                 self._placed[name] = replace(placed, kind=kind)
                 placing = {place.key for place in self._place}
-                self._reclass += [Reclass(key, kind) for key in placed.keys if key and key not in placing]
+                cause = causes.get(name)
+                self._reclass += [Reclass(key, kind, cause) for key in placed.keys if key and key not in placing]
                 self._place = [
                     replace(place, kind=kind) if place.key in placed.keys else place for place in self._place
                 ]
@@ -803,9 +889,9 @@ class _Deciding:
         return self._seen.everywhere(reason)
 
 
-def _number(keys: Sequence[str | None]) -> int:
-    """The number of a gang's placement: older ones have smaller numbers."""
-    return min(int(key.partition(".")[0]) for key in keys if key)
+def _number(placed: Placed | None) -> int:
+    """The number of a gang's placement: older ones have smaller numbers, those of guests (None) the smallest."""
+    return min(int(key.partition(".")[0]) for key in placed.keys if key) if placed is not None else 0
 
 
 def _cluster_of(claim: Claim, known: Mapping[str, Any]) -> str:
@@ -862,6 +948,7 @@ KIND = AllocatorKind(
         "cells.state/1": BuddyCellsState,
         "cells.cluster/1": CellsState,
         "cells.settings/1": BuddyCellsSettings,
+        "cells.report/1": CellsReport,
     },
     parameters=BuddyCellsSettings,
     messages=frozenset({"lease.estimate"}),

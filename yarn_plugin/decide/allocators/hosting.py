@@ -30,6 +30,7 @@ from yarn_plugin.decide.allocators.happenings import (
     What,
 )
 from yarn_plugin.decide.allocators.plan import (
+    Announce,
     Drop,
     Holding,
     Idle,
@@ -49,6 +50,7 @@ from yarn_plugin.decide.leases.state import Entry, Ledger
 from yarn_plugin.model.causes import Cause
 from yarn_plugin.model.journaled import Mutable, Tagged, parts_of
 from yarn_plugin.model.share import Claim
+from yarn_plugin.model.topology import NODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Parts:
     reclass: list[Reclass] = field(default_factory=list)
     drop: list[Drop] = field(default_factory=list)
     place: list[Place] = field(default_factory=list)
+    announce: list[Announce] = field(default_factory=list)
     ask: list[Any] = field(default_factory=list)
     solve: list[Solve] = field(default_factory=list)
     wake: list[Wake] = field(default_factory=list)
@@ -232,7 +235,7 @@ class Guest:
                 if mine:
                     self.tell(replace(what, freed=mine))
 
-    def hear_of_changes(self, claims: Iterable[ClaimKey], broken: frozenset[str]) -> None:
+    def hear_of_changes(self, claims: Iterable[ClaimKey], broken: frozenset[str], are_cells_new: bool = False) -> None:
         """Tell the guest which of its claims, and which of its cells, are others or no longer there."""
         leaves = self._book.leases
         gone = [key for key, entry in leaves.items() if entry.leased.claim not in self.claims and not self._gpus[key]]
@@ -247,7 +250,8 @@ class Guest:
         changed = [key for key in claims if key in known or key in self.claims]
         changed += [key for key in self.claims if key not in known and key not in changed]
         changed += [key for key in self._known_claims if key not in self.claims and key not in changed]
-        cells = tuple(sorted(broken ^ self.broken))
+        nodes = {node.id for node in self._cells.at(NODE)} if are_cells_new else set()
+        cells = tuple(sorted(nodes | (broken ^ self.broken)))
         self.broken = broken
         if changed or cells:
             self.tell(Changed(tuple(changed), cells))
@@ -307,6 +311,7 @@ class Guest:
             if place.key in after:
                 self._gpus[place.key] = {}
         self.bind_waiting()
+        self.parts.announce += [replace(one, key=self.outer(one.key)) for one in plan.announce]
         self.parts.ask += plan.ask
         self.parts.solve += [replace(solve, key=self.outer(solve.key)) for solve in plan.solve]
         self.parts.wake += [replace(wake, key=self.outer(wake.key)) for wake in plan.wake]

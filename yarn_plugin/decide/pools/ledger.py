@@ -32,7 +32,7 @@ from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import Cause, LeaseDropped, PoolSuperseded
 from yarn_plugin.model.journaled import Mutable, Tagged, parts_of
-from yarn_plugin.model.share import Claim, Pool
+from yarn_plugin.model.share import Claim, Job, Pool
 from yarn_plugin.model.topology import Topology
 
 NEXT = "next"
@@ -396,6 +396,13 @@ def _messages(pool: Pool, registry: Registry) -> frozenset[str]:
     return frozenset() if known is None else known.messages
 
 
+def _check_job(pool: Pool, registry: Registry, job: Job) -> None:
+    """Check a job with the pool's allocator."""
+    settings = pool.parameters
+    if isinstance(settings, LedgerSettings):
+        registry.allocator(settings.allocator).check_job(settings.settings, job)
+
+
 KIND = Kind(
     "ledger",
     _make,
@@ -404,4 +411,5 @@ KIND = Kind(
     messages=frozenset({"lease.release"}),
     messages_of=_messages,
     check_pools=check_disjoint,
+    check_job=_check_job,
 )
