@@ -27,7 +27,7 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.decide.membership import home_of, pool_of
 from yarn_plugin.decide.observations import forget, learn
-from yarn_plugin.decide.policies import max_min, max_min_users
+from yarn_plugin.decide.policies import capacity, fifo, max_min, max_min_users
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.pools import advance, lease, ledger, share
 from yarn_plugin.decide.pools.controller import Registry
@@ -55,7 +55,7 @@ from yarn_plugin.model.share import Pool, Registration
 
 BUILT_IN = Registry(
     {kind.name: kind for kind in (share.KIND, lease.KIND, ledger.KIND)},
-    {"max_min": max_min, "max_min_users": max_min_users},
+    {"max_min": max_min, "max_min_users": max_min_users, "fifo": fifo, "fair": max_min, "capacity": capacity},
     lease_policies=LEASE_POLICIES,
     allocators={kind.name: kind for kind in (allox.KIND, buddy_cells.KIND, gpu_queues.KIND, job_rounds.KIND)},
 )
