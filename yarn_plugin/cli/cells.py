@@ -21,7 +21,7 @@ from yarn_plugin.cells.replay import follow, run_freely
 from yarn_plugin.cells.running import RunningFile, as_json, read_running
 from yarn_plugin.cli.apps import arbiter_options
 from yarn_plugin.cli.options import json_option, rm_option
-from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
+from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator, Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Bind, Preempt, Reason, Wait
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import MAX_PRIORITY, PhysicalCell
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import ChainState, Cluster
@@ -106,15 +106,22 @@ def _arbiter_options(command: _Command) -> _Command:
     help="Compare the nodes and their GPUs with those of this ResourceManager, too.",
 )
 @console.ca_option
+@click.option("--vc", metavar="NAME", help="The virtual cluster of --gang.")
+@click.option(
+    "--gang", metavar="NxM[,NxM]", help="Check also that a gang of so many pods and GPUs of each can ever fit."
+)
 @json_option
-def check(file: Path, rm: str | None, verify: str | bool, json_file: Path | None) -> int:
+def check(
+    file: Path, rm: str | None, verify: str | bool, vc: str | None, gang: str | None, json_file: Path | None
+) -> int:
     """Check that all quotas in FILE can be served at once, whatever is used first.
 
     Prints, for each chain and level, how many cells there are, how many are pinned or assured to virtual clusters, and
     how many more could be. An infeasible quota is an error with the level and the number missing.
 
     With --rm, exits with 1 if the ResourceManager reports fewer GPUs than FILE has, or does not know a node; or if
-    quotas have cells below nodes although NodeManagers choose the GPUs of containers themselves.
+    quotas have cells below nodes although NodeManagers choose the GPUs of containers themselves. With --gang, exits
+    with 1 if it would wait for ever.
     """
     cluster = _cluster(file)
     rows = [row for state in cluster.chains.values() for row in _levels(state, cluster)]
@@ -128,10 +135,25 @@ def check(file: Path, rm: str | None, verify: str | bool, json_file: Path | None
     if json_file is not None:
         names = ("chain", "level", "type", "leaves", "cells", "pinned", "assured", "spare")
         console.write_json(json_file, {"levels": [dict(zip(names, row, strict=True)) for row in rows]})
-    return 0 if rm is None else _compare_with_manager(cluster, rm, verify)
+    fits = gang is None or _can_ever_fit(cluster, vc or "", gang)
+    agrees = rm is None or _agrees_with_manager(cluster, rm, verify)
+    return 0 if fits and agrees else 1
 
 
-def _compare_with_manager(cluster: Cluster, rm: str, verify: str | bool) -> int:
+def _can_ever_fit(cluster: Cluster, vc: str, gang: str) -> bool:
+    pods = _parse_gang(gang)
+    request = Request(f"{gang} (asked)", vc, 0, pods, ignores_exclusions=True)
+    allocator, call = Allocator(cluster), Call(request.gang, pods[0][1], request)
+    answer = ask(allocator, call)
+    if isinstance(answer, Wait):
+        for line in answer_lines(answer, explain(allocator, call, answer), request, cluster.spec):
+            console.out.print(line, soft_wrap=True)
+        return False
+    console.out.print(f"{gang} fits in {vc}")
+    return True
+
+
+def _agrees_with_manager(cluster: Cluster, rm: str, verify: str | bool) -> bool:
     manager = ResourceManager(addresses(rm), getpass.getuser(), verify=verify)
     found = parse_nodes(manager.get("/nodes"))
     seen = {node.host: SeenNode(node.capacity[GPU], is_broken=True) for node in found.broken.values()}
@@ -147,7 +169,7 @@ def _compare_with_manager(cluster: Cluster, rm: str, verify: str | bool) -> int:
         )
     if not faults and not below:
         console.out.print(f"agrees with {manager.url}")
-    return 1 if below or any(fault.is_bad for fault in faults) else 0
+    return not below and not any(fault.is_bad for fault in faults)
 
 
 def _quotas_below_nodes(cluster: Cluster) -> list[str]:
