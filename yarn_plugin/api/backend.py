@@ -33,6 +33,7 @@ from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError
+from yarn_plugin.model.share import Job, Pool
 from yarn_plugin.serving.bodies import NoTurnError, Refusal
 from yarn_plugin.serving.refusals import RETRY_AFTER, Refusals
 
@@ -128,6 +129,7 @@ class Backend:
     ended: type[Exception]
     messages: Messages
     cells_files: CellsFiles
+    check_job: Callable[[Pool, Job], None]
     poll: SharedPoll
     rates: TokenBuckets
     changes: FairQueue = field(default_factory=FairQueue)

@@ -68,6 +68,7 @@ def create(
         ended=ended,
         messages=Messages(registry),
         cells_files=cells_files or {},
+        check_job=registry.check_job,
         poll=SharedPoll(arbiter.poll),
         rates=TokenBuckets(limits.changes_per_s, limits.changes_burst),
     )

@@ -15,7 +15,7 @@ from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.drive.config import ArbiterConfig
 from yarn_plugin.drive.daemon import Daemon
 from yarn_plugin.drive.diagnostics import Diagnostics
-from yarn_plugin.drive.http_server import Listen, http_server, limits_in_force, listening, log_limits
+from yarn_plugin.drive.http_server import http_server, limits_in_force, listening, log_limits
 from yarn_plugin.drive.registry import INSTALLED
 from yarn_plugin.drive.state_folder import make_private, write_address
 from yarn_plugin.drive.topology import load_topology
@@ -26,6 +26,7 @@ from yarn_plugin.observe.capabilities import probe
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 from yarn_plugin.observe.translate import queues
 from yarn_plugin.quantities import count
+from yarn_plugin.serving.address import Address
 from yarn_plugin.serving.connections import Connections, CountingListener
 from yarn_plugin.serving.refusals import Refusals
 
@@ -39,7 +40,7 @@ class MissingQueueError(ReportedError):
 def serve(
     urls: list[str],
     config: ArbiterConfig,
-    listen: Listen,
+    listen: Address,
     state_dir: Path,
     ready: Callable[[str, Path], None],
     verify: str | bool = True,
@@ -79,7 +80,7 @@ def serve(
     make_private(state_dir)
     limits = limits_in_force(config.limits)
     with listening(listen) as opened:
-        listen = Listen(listen.host, opened.getsockname()[1], listen.certificate, listen.key)
+        listen = Address(listen.host, opened.getsockname()[1], listen.certificate, listen.key)
         me, parents = identity(state_dir), [pool.queue for pool in pools]
 
         def claim_queues() -> Ownership | None:

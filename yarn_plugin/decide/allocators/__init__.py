@@ -40,6 +40,7 @@ from typing import Any, Protocol
 from yarn_plugin.decide.allocators.happenings import What
 from yarn_plugin.decide.allocators.plan import Plan
 from yarn_plugin.decide.allocators.seen import Seen
+from yarn_plugin.model.share import Job
 
 
 class Allocator(Protocol):
@@ -64,6 +65,7 @@ class AllocatorKind:
 
     `make`: from its parameters, and all kinds by name (for hosts). `parameters`: their type, a frozen dataclass, or
     None. `tags`, `messages`, `solvers`, `check`: as of a kind of controller (see `decide.pools.controller.Kind`).
+    `check_job`: raises BadInputError for a declared job that is wrong with these parameters.
     """
 
     name: str
@@ -73,3 +75,4 @@ class AllocatorKind:
     messages: frozenset[str] = frozenset()
     solvers: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
     check: Callable[[Any, str, object], None] = lambda state, app, message: None
+    check_job: Callable[[Any, Job], None] = lambda parameters, job: None

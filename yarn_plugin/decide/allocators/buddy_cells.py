@@ -50,6 +50,7 @@ from yarn_plugin.decide.allocators.plan import (
     Wake,
     Withdraw,
 )
+from yarn_plugin.decide.allocators.pods import pods_by_size
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator as Mechanism
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
@@ -71,7 +72,6 @@ from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import Cause, CellsReconfigured, Evicted, QuotaReduced
 from yarn_plugin.model.journaled import Mutable, Tagged
-from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Claim, LeaseClass
 from yarn_plugin.validation import one_of
 
@@ -628,7 +628,7 @@ def _number(keys: Sequence[str | None]) -> int:
 
 def request_of(claim: Claim, cluster: Cluster, default_cluster: str) -> Request | str | None:
     """What a claim asks for; `NO_CLUSTER`; or None if it uses no GPUs."""
-    pods = _pods(claim, _node_size(cluster, claim.leaf_type))
+    pods = pods_by_size(claim, _node_size(cluster, claim.leaf_type))
     if not pods:
         return None
     virtual = _cluster_of(claim, cluster.virtual) or default_cluster
@@ -659,16 +659,6 @@ def _cluster_of(claim: Claim, known: Mapping[str, Any]) -> str:
     while path and path not in known:
         path = path.rpartition("/")[0]
     return path
-
-
-def _pods(claim: Claim, node_size: int) -> tuple[tuple[int, int], ...]:
-    """The pods of a claim: (number, GPUs of each); none if it uses no GPUs."""
-    if claim.gang is not None:
-        return tuple((pods.number, pods.cells_each) for pods in claim.gang.pods)
-    alternatives = claim.demand.alternatives if claim.demand is not None else ()
-    gpus = next((count for count in (each[GPU] for each in alternatives) if count), 0)
-    nodes, rest = divmod(gpus, node_size)
-    return (*([(nodes, node_size)] if nodes else []), *([(1, rest)] if rest else []))
 
 
 def _leaf_gpus(cells: Cells, cluster: Cluster) -> dict[PhysicalCell, str]:

@@ -147,7 +147,7 @@ class Plan:
     drop: tuple[Drop, ...] = ()
     place: tuple[Place, ...] = ()
     ask: tuple[Ask, ...] = ()
-    solve: Solve | None = None
+    solve: tuple[Solve, ...] = ()
     wake: tuple[Wake, ...] = ()
     idle: Mapping[str, Idle] | None = None
 
