@@ -3,7 +3,8 @@
 import logging
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -12,19 +13,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from qoop.as_written.decide import PlanWhen
-from qoop.engine.executors import Executors, ExecutorTarget
+from qoop.engine.executors import Executors, ExecutorTarget, usual_slots
 from qoop.engine.folders import taken_literally
 from qoop.engine.session import spark_home
 from qoop.errors import QoopError
 from qoop.feedback.arbiter import ArbiterFeed
 from qoop.feedback.profile import ProfileFeed, read_profile
 from qoop.options import Options
+from qoop.replan.events import Event, ShareChanged
 from qoop.server.shares import Shares
 from qoop.server.spark import SparkApplication
 from qoop.submit.command import default_confs, python_variables
 from qoop.submit.job import SparkFlags
 from qoop.submit.registration import ArbiterAccess, Registration
 from qoop.tables.folder import FolderCatalogue
+from yarn_plugin.api.client import TOKEN_VARIABLE
 from yarn_plugin.errors import describe
 
 log = logging.getLogger("qoop.server")
@@ -63,6 +66,8 @@ def _session(flags: SparkFlags, confs: Mapping[str, str]) -> SparkSession:
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*flags.flags, *settings, "pyspark-shell"])
     os.environ["SPARK_HOME"] = str(spark_home())
     os.environ.update(python_variables(flags))
+    # Any client may read the JVM's environment: SELECT '${env:NAME}'.
+    os.environ.pop(TOKEN_VARIABLE, None)
     try:
         return SparkSession.builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as problem:
@@ -72,7 +77,7 @@ def _session(flags: SparkFlags, confs: Mapping[str, str]) -> SparkSession:
 @contextmanager
 def _shares(
     spark: SparkSession, profile: Path | None, access: ArbiterAccess | None, registration: Registration | None
-) -> Iterator[Shares | None]:
+) -> Iterator[Shares]:
     if access is not None and registration is not None:
         feed = ArbiterFeed(access.url, registration.token, registration.app, registration.size, access.verify)
         holder = _Holder(spark)
@@ -80,8 +85,7 @@ def _shares(
     elif profile is not None:
         holder, shares = None, Shares(ProfileFeed(read_profile(profile)), None)
     else:
-        yield None
-        return
+        holder, shares = None, Shares(_AllSlots(usual_slots(spark.sparkContext)), None, is_fixed=True)
     with shares.telling(log.info):
         shares.start()
         try:
@@ -90,6 +94,19 @@ def _shares(
             shares.close()
             if holder is not None:
                 holder.close()
+
+
+class _AllSlots:
+    """A share that never changes."""
+
+    def __init__(self, slots: float) -> None:
+        self._slots = slots
+
+    def start(self, emit: Callable[[Event], None]) -> None:
+        emit(ShareChanged(self._slots, None, "all that this application has", time.time()))
+
+    def close(self) -> None:
+        """Nothing goes on."""
 
 
 class _Holder:
