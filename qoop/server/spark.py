@@ -183,9 +183,9 @@ class ClientSession:
         """Within this context the jobs of this thread, and of those that it starts, are the statement's."""
         context: Any = self._spark.sparkContext
         without_delay(self._spark)
-        own = self._spark._jsparkSession.sessionState().conf().settings().keySet()
+        set_here: Any = self._spark._jsparkSession.sessionState().conf().settings()
         for name in OF_THE_SERVER:
-            own.remove(name)
+            set_here.pop(name, None)
         context.setJobGroup(statement.group, " ".join(statement.text.split())[:200], True)
         context.setLocalProperty(POOL, f"session-{self._pool}")
         try:
