@@ -1,6 +1,7 @@
 """Which connections stay open when there are too many: those of known clients, of no user too many."""
 
 import socket
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +11,10 @@ from yarn_plugin.serving.connections import Connections, CountingListener
 
 RESERVE = 8
 """One in so many connections is kept free, for those that arrive."""
+
+
+CLOSING_S = 0.1
+"""Seconds for which new connections wait until an old one is closed, which takes longer if its client floods it."""
 
 
 class Admission:
@@ -24,11 +29,13 @@ class Admission:
         self._unknown: dict[int, socket.socket] = {}
         self._places = Budget(connections.limit)
         self._closing: socket.socket | None = None
+        self._closing_at = 0.0
 
     @property
     def is_making_room(self) -> bool:
         """Whether a connection is being closed for another."""
-        return self._closing is not None and self._closing.fileno() >= 0
+        is_open = self._closing is not None and self._closing.fileno() >= 0
+        return is_open and time.monotonic() - self._closing_at < CLOSING_S
 
     def arrived(self, accepted: socket.socket) -> None:
         """A connection was accepted: if there is hardly room for another, close the oldest of an unknown client."""
@@ -41,7 +48,7 @@ class Admission:
                 # Its transport notices, and closes it.
                 with suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)
-                self._closing = oldest
+                self._closing, self._closing_at = oldest, time.monotonic()
                 break
         self._unknown[number] = accepted
 

@@ -127,6 +127,9 @@ class ClientSession:
         self._pools = pools
         # The tasks of all sessions take turns: each has a pool of the fair scheduler.
         self._pool = pools.take()
+        self._set_here: Any = spark._jsparkSession.sessionState().conf().settings().keySet()
+        jvm: Any = spark._jvm
+        self._of_server = jvm.java.util.HashSet(list(OF_THE_SERVER))
 
     def run(self, statement: Statement, room: ResultRoom) -> Answer:
         """Run a statement with replanning."""
@@ -183,10 +186,8 @@ class ClientSession:
         """Within this context the jobs of this thread, and of those that it starts, are the statement's."""
         context: Any = self._spark.sparkContext
         without_delay(self._spark)
-        set_here: Any = self._spark._jsparkSession.sessionState().conf().settings()
-        for name in OF_THE_SERVER:
-            set_here.pop(name, None)
-        context.setJobGroup(statement.group, " ".join(statement.text.split())[:200], True)
+        self._set_here.removeAll(self._of_server)
+        context.setJobGroup(statement.group, " ".join(statement.text[:400].split())[:200], True)
         context.setLocalProperty(POOL, f"session-{self._pool}")
         try:
             yield

@@ -111,6 +111,18 @@ def test_connections_that_say_nothing_make_room_for_others():
             opened.close()
 
 
+def test_floods_make_room_for_others():
+    with World(small(max_connections=8)).running() as world:
+        floods = [socket.create_connection(("127.0.0.1", world.port)) for _ in range(12)]
+        for opened in floods:
+            with contextlib.suppress(OSError):
+                opened.setblocking(False)
+                opened.send(b"POST /cliservice HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n" + bytes(300_000))
+        assert answers(world)
+        for opened in floods:
+            opened.close()
+
+
 def test_messages_that_are_announced_but_not_sent_keep_nobody_out():
     with World(small(max_received_bytes=200_000)).running() as world:
         liars = [Client(world.port) for _ in range(20)]
