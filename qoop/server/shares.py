@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -154,6 +154,16 @@ class Shares:
             with self._changed:
                 self._running.remove(part)
 
+    @property
+    def slots(self) -> float | None:
+        """The slots of the share; None before it is known."""
+        latest = self._latest
+        return None if latest is None else latest.slots
+
+    def feed(self) -> Feed:
+        """A source of the share for a statement that runs alone, and whose log is not that of a client."""
+        return _Alone(self)
+
     def divide(self, is_news: bool = False) -> None:
         """Divide the share among the statements that run, each with those that have run for a while."""
         latest, running = self._latest, self._parts()
@@ -220,6 +230,19 @@ class Shares:
 
     def _number(self) -> int | None:
         return None if self._latest is None else self._latest.seq
+
+
+class _Alone:
+    """The feed of a statement, which runs from its start until it is closed."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares, self._running = shares, ExitStack()
+
+    def start(self, emit: Callable[[Event], None]) -> None:
+        self._running.enter_context(self._shares.statement(lambda line: None)).start(emit)
+
+    def close(self) -> None:
+        self._running.close()
 
 
 def _described(share: ShareChanged) -> str:

@@ -19,6 +19,7 @@ from qoop.server.errors import AuthenticationError
 from qoop.server.sasl import Credentials
 from qoop.server.shares import Shares
 from qoop.server.spark import Numbers, settings
+from qoop.submit import application
 from qoop.submit.job import SparkFlags
 from yarn_plugin import console
 from yarn_plugin.api.client import ArbiterRefusedError, ArbiterUnavailableError
@@ -58,7 +59,7 @@ def test_the_token_is_not_in_sparks_environment_where_any_client_could_read_it(m
             known.append(dict(os.environ))
             raise OSError("no Spark here")
 
-    monkeypatch.setattr(start, "SparkSession", SimpleNamespace(builder=Builder()))
+    monkeypatch.setattr(application, "SparkSession", SimpleNamespace(builder=Builder()))
     with pytest.raises(QoopError, match="no Spark here"), _started():
         pass
     assert "secret" not in str(known)
@@ -219,6 +220,21 @@ def test_statements_follow_the_share_and_the_application_holds_it():
             time.sleep(0.02)
     finally:
         shares.close()
+
+
+def test_a_statement_alone_follows_the_whole_share():
+    feed, events = ToyFeed(), []
+    shares = Shares(feed, None)
+    shares.start()
+    feed.emit(share(6.0, None, 1))
+    statement = shares.feed()
+    statement.start(events.append)
+    feed.emit(share(2.0, None, 2))
+    statement.close()
+    feed.emit(share(3.0, None, 3))
+    shares.close()
+    assert [event.slots for event in events] == [6.0, 2.0]
+    assert shares.slots == 3.0
 
 
 def test_statements_divide_the_share():

@@ -75,7 +75,8 @@ def arbiter(
     divides its capacity among them. When a share shrinks, the application is notified and its grace period starts. When
     that ends, the arbiter writes queue weights, and YARN preempts. The arbiter kills containers of an application that
     has been over its share for preempt_after_s while another application of the pool waits. A pool can also lease GPUs
-    (controller = "lease"): see docs/leases.md.
+    by auctions (controller = "lease", docs/leases.md), or cells to jobs (controller = "ledger"): virtual clusters
+    (docs/cells.md), or jobs on GPUs or cores (docs/allox.md).
 
     \b
     Example of --config FILE:
@@ -107,7 +108,17 @@ def arbiter(
     loaded = configuration.load(config, registry)
     where = parse_listen(listen, tls_cert, tls_key, 8780, "tokens")
     folder = state or default_state(urls, Path(platformdirs.user_state_dir("yarn-plugin")) / "arbiter")
-    serve(urls, loaded, where, folder, _print_ready, verify=verify, accept_loss=accept_loss, registry=registry)
+    serve(
+        urls,
+        loaded,
+        where,
+        folder,
+        _print_ready,
+        verify=verify,
+        accept_loss=accept_loss,
+        registry=registry,
+        cells_files=configuration.cells_files(config),
+    )
 
 
 def default_state(urls: Sequence[str], parent: Path) -> Path:

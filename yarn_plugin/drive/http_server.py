@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import uvicorn
 from fastapi import FastAPI
 
+from yarn_plugin.api.cells import CellsFiles
 from yarn_plugin.api.declaration import Tenants
 from yarn_plugin.api.refusals import Limits
 from yarn_plugin.api.registration import Users
@@ -82,6 +83,7 @@ def http_server(
     users: Users,
     tenants: Tenants,
     registry: Registry,
+    cells_files: CellsFiles,
 ) -> uvicorn.Server:
     """The HTTP service of a daemon."""
     streams = Streams(daemon, limits.max_streams, Codec(journal_tags(registry)))
@@ -97,6 +99,7 @@ def http_server(
         connections=lambda: connections.open,
         ended=Stopped,
         registry=registry,
+        cells_files=cells_files,
     )
     service.router.lifespan_context = _publishing(daemon, streams)
     config = limited_config(

@@ -5,8 +5,10 @@ import getpass
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 
 from yarn_plugin.act.ownership import Ownership, claim, identity, is_arbiter_at
+from yarn_plugin.api.cells import CellsFiles
 from yarn_plugin.api.tokens import Tokens
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Registry
@@ -45,6 +47,7 @@ def serve(
     accept_loss: bool = False,
     registry: Registry = BUILT_IN,
     registry_at: str = INSTALLED,
+    cells_files: CellsFiles = MappingProxyType({}),
 ) -> None:
     """Run the arbiter until SIGTERM or Ctrl-C.
 
@@ -54,6 +57,7 @@ def serve(
         accept_loss: start although records after a damaged part of the journal are lost.
         registry: the installed controllers and policies.
         registry_at: where a worker process finds the same registry, as `module:attribute`.
+        cells_files: of the pools whose cells file may be replaced.
 
     Raises:
         FileError: the topology file cannot be used.
@@ -109,7 +113,7 @@ def serve(
             asking = Diagnostics(managers)
             users, tenants = config.users, config.tenants
             server = http_server(
-                daemon, tokens, listen, limits, refusals, connections, asking, users, tenants, registry
+                daemon, tokens, listen, limits, refusals, connections, asking, users, tenants, registry, cells_files
             )
             write_address(state_dir, listen.url)
             ready(listen.url, tokens.admin_file)
