@@ -92,8 +92,8 @@ def test_a_user_cannot_take_all_room_for_results():
         assert answers(world)
 
 
-def test_texts_of_statements_that_wait_are_bounded_and_given_back():
-    with World(small(max_running=1, text_bytes=1000)).running() as world, Client(world.port) as client:
+def test_texts_of_statements_that_run_or_wait_are_bounded_and_given_back():
+    with World(small(max_running=4, text_bytes=1000)).running() as world, Client(world.port) as client:
         session = client.open()
         refused = [client.execute(session, "wait" + " " * 200).status.sqlState for _ in range(10)]
         assert refused[-1] == "53000"
@@ -210,30 +210,3 @@ def test_two_fetches_at_a_time_give_each_row_once():
             for client in (one, two):
                 values += client.receive("FetchResults").results.columns[0].i64Val.values
         assert sorted(values) == list(range(2000))
-
-
-def test_statements_served_a_session_hardly_differ():
-    with World(small(max_running=2)).running() as world:
-        ended = threading.Event()
-        served = [0] * 6
-
-        def ask(number):
-            with Client(world.port, user="everybody") as client:
-                session = client.open()
-                # Some send many at a time.
-                many = 1 + 9 * (number % 2)
-                while not ended.is_set():
-                    sent = [client.execute(session, "sleep 0.005").operationHandle for _ in range(many)]
-                    for operation in sent:
-                        client.until_ended(operation)
-                        client.call("CloseOperation", operationHandle=operation)
-                        served[number] += not ended.is_set()
-
-        clients = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
-        for thread in clients:
-            thread.start()
-        time.sleep(3)
-        ended.set()
-        for thread in clients:
-            thread.join(20)
-        assert max(served) <= 1.5 * min(served), served

@@ -2,6 +2,9 @@
 
 import re
 import threading
+import time
+from collections import Counter
+from functools import partial
 from random import Random
 
 import pytest
@@ -227,6 +230,33 @@ def test_a_user_with_endless_statements_leaves_places_for_another():
     finally:
         gate.set()
         workers.close()
+
+
+def test_sessions_that_wait_are_served_alike_however_much_each_asks_for():
+    workers, gate, served = Workers(4, 10_000), threading.Event(), []
+    done = threading.Semaphore(0)
+    owners = [Owner(f"user{number % 3}", number) for number in range(8)]
+
+    def job(owner):
+        gate.wait(20)
+        # Lets the other threads go on, of which Python runs one at a time.
+        time.sleep(0.001)
+        served.append(owner)
+        done.release()
+
+    try:
+        for owner in owners:
+            for _ in range(20 + 180 * (owner.session % 2)):
+                workers.submit(owner, partial(job, owner))
+        gate.set()
+        for _ in range(128):
+            assert done.acquire(timeout=20)
+    finally:
+        workers.close()
+    # The first began before all had asked.
+    counts = Counter(served[8:128]).values()
+    assert len(counts) == len(owners)
+    assert max(counts) <= 1.5 * min(counts)
 
 
 def test_lines_of_a_log_control_no_terminal():
