@@ -1,7 +1,9 @@
 """Spark in the server's own process, within its share."""
 
 import logging
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -10,14 +12,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from qoop.as_written.decide import PlanWhen
+from qoop.engine.executors import usual_slots
 from qoop.engine.folders import taken_literally
 from qoop.errors import QoopError
 from qoop.options import Options
+from qoop.replan.events import Event, ShareChanged
+from qoop.server.shares import Shares
 from qoop.server.spark import SparkApplication
 from qoop.submit.application import following_share, spark_session
 from qoop.submit.job import SparkFlags
 from qoop.submit.registration import ArbiterAccess, Registration
 from qoop.tables.folder import FolderCatalogue
+from yarn_plugin.api.client import TOKEN_VARIABLE
 from yarn_plugin.errors import describe
 
 log = logging.getLogger("qoop.server")
@@ -37,15 +43,47 @@ def started(
 
     The JVM is a child that ends when this process does, even if it is killed; then YARN ends the application.
     """
+    # Any client may read the JVM's environment: SELECT '${env:NAME}'.
+    os.environ.pop(TOKEN_VARIABLE, None)
     spark = spark_session(name, flags, registration)
     try:
         if tables is not None:
             show_tables(spark, tables)
-        with following_share(spark, profile, access, registration, log.info, log.warning) as shares:
+        with (
+            following_share(spark, profile, access, registration, log.info, log.warning) as told,
+            _shares(spark, told) as shares,
+        ):
             yield SparkApplication(spark, shares, Options(plan=plan))
     finally:
         with suppress(Py4JError, OSError):  # It has stopped already.
             spark.stop()
+
+
+@contextmanager
+def _shares(spark: SparkSession, told: Shares | None) -> Iterator[Shares]:
+    """What statements divide: the share that is told, or all slots of the application."""
+    if told is not None:
+        yield told
+        return
+    shares = Shares(_AllSlots(usual_slots(spark.sparkContext)), None, is_fixed=True)
+    shares.start()
+    try:
+        yield shares
+    finally:
+        shares.close()
+
+
+class _AllSlots:
+    """A share that never changes."""
+
+    def __init__(self, slots: float) -> None:
+        self._slots = slots
+
+    def start(self, emit: Callable[[Event], None]) -> None:
+        emit(ShareChanged(self._slots, None, "all that this application has", time.time()))
+
+    def close(self) -> None:
+        """Nothing goes on."""
 
 
 def show_tables(spark: SparkSession, folder: Path) -> None:
