@@ -208,6 +208,15 @@ def _show_tables(spark: SparkSession, folder: Path, parsed: ParsedText, warn: Ca
             warn(f"--tables {str(folder)!r}: {catalogue.path(name).name!r} is left out: {_first_line(problem)}")
 
 
+def show_all_tables(spark: SparkSession, folder: Path, warn: Callable[[str], None]) -> None:
+    """Make a view of each table in a folder; warn of those that Spark cannot read.
+
+    Raises:
+        TablesError: the folder does not exist, or has no tables.
+    """
+    _show_tables(spark, folder, ParsedText(""), warn)
+
+
 def _show_table(spark: SparkSession, name: str, path: Path) -> None:
     # Without the scheme Spark would look in the default file system, on a cluster usually HDFS.
     quoted = name.replace("`", "``")

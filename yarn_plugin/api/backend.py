@@ -20,6 +20,7 @@ from starlette.types import Scope
 
 from yarn_plugin.api import wire
 from yarn_plugin.api.bodies import Messages
+from yarn_plugin.api.cells import CellsFiles
 from yarn_plugin.api.declaration import Tenants
 from yarn_plugin.api.queueing import FairQueue, QueueFullError, SharedPoll
 from yarn_plugin.api.rates import TokenBuckets
@@ -127,6 +128,7 @@ class Backend:
     connections: Callable[[], int]
     ended: type[Exception]
     messages: Messages
+    cells_files: CellsFiles
     check_job: Callable[[Pool, Job], None]
     poll: SharedPoll
     rates: TokenBuckets

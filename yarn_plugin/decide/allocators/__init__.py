@@ -10,7 +10,8 @@ checks for every allocator:
 2. A plan is about what is so now, which `seen` shows, plans of the same moment included. It may place a lease on free
    cells, or on cells that leases are leaving: it starts when they are vacated. Cells that a lease keeps, that another
    one waits for, that are broken or not the pool's, are refused (`PlanError`), and nothing of such a plan happens.
-3. The parts of a plan are executed in this order: withdraw, keep, reclass, drop, place, ask, solve, wake. A part that
+3. The parts of a plan are executed in this order: withdraw, keep, reclass, announce, drop, place, ask,
+   solve, wake. A part that
    names a lease which has ended meanwhile does nothing.
 4. An allocator names its leases itself: a key is never used again. Ids that applications see are the ledger's.
 5. Every placed lease ends exactly once: it is withdrawn, or an event says so (`Freed.is_over`). `Started` comes when

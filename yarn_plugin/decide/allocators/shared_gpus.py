@@ -173,7 +173,7 @@ class SharedGpus:
             if waiting is not None:
                 state = replace(state, round=state.round + 1, is_solving=True)
                 solve = Solve(f"round {state.round}", waiting)
-                return state, Plan(solve=solve, wake=wakes, idle=seen.everywhere(Idle.DECIDING))
+                return state, Plan(solve=(solve,), wake=wakes, idle=seen.everywhere(Idle.DECIDING))
         if state.is_solving:
             return state, Plan(wake=wakes, idle=seen.everywhere(Idle.DECIDING))
         places = [*problem.placed_whole(), *problem.placed_packed(packed), *problem.placed_shared()]

@@ -325,9 +325,9 @@ class _Call:
                 raise PlanError(f"ask {ask.app!r}: it has no claim")
         asked = {id: open_commands.question(id, ask, self._at) for ask in plan.ask if (id := self.book.new_id())}
         problems: dict[str, Problem] = {}
-        if plan.solve is not None:
-            command = Solve(self.book.new_id(), plan.solve.problem)
-            problems[command.id] = Problem(plan.solve.key, command)
+        for solve in plan.solve:
+            command = Solve(self.book.new_id(), solve.problem)
+            problems[command.id] = Problem(solve.key, command)
         questions, solves = [one.command for one in asked.values()], [one.command for one in problems.values()]
         self.book.apply(Changes(commands=(*questions, *solves)))
         wakes = {**self._ledger.wakes, **{wake.key: wake.at for wake in plan.wake}}
