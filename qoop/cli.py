@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from qoop.submit.spark_options import check_spark_options
 from yarn_plugin import console
 from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
 
@@ -66,6 +67,8 @@ class PassThroughCommand(click.Command):
             else:
                 name, equals, _ = word.partition("=")
                 (own if equals and name.startswith("--") and name in values else rest).append(word)
+        if not {"-h", "--help"} & {*own, *rest}:
+            check_spark_options(rest, values)
         return super().parse_args(ctx, [*own, "--", *rest])
 
 
@@ -193,6 +196,7 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     """
     from qoop.submit.command import submit as run
     from qoop.submit.job import SparkFlags, read_query, spark_defaults
+    from qoop.submit.preflight import check_job
 
     text = given["text"]
     flags, file = (rest, None) if text is not None else (rest[:-1], next(iter(rest[-1:]), None))
@@ -201,7 +205,10 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     if text is not None and _ends_with_file(rest):
         file = rest[-1]
     query = read_query(file, str(text) if text is not None else None)
-    return run(_job(query, given), SparkFlags(flags, spark_defaults(flags, os.environ)), _arbiter_access(given))
+    job, spark_flags = _job(query, given), SparkFlags(flags, spark_defaults(flags, os.environ))
+    access = _arbiter_access(given)
+    check_job(job, spark_flags, os.environ)
+    return run(job, spark_flags, access)
 
 
 def _ends_with_file(words: tuple[str, ...]) -> bool:

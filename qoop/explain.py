@@ -10,7 +10,7 @@ from rich.tree import Tree as RichTree
 from qoop.as_written.decide import Ask, Facts, HowToRun, Names, Planned, Reading, how_to_run
 from qoop.as_written.wording import text as text_of
 from qoop.as_written.wording import with_remedy
-from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError, did_you_mean
+from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate, Inputs
 from qoop.estimate.statistics import TableStatistics
@@ -24,7 +24,7 @@ from qoop.plans.trees import Join, Tree
 from qoop.replan.decision import Progress, Rules, evaluate
 from qoop.replan.first_choice import first_plan
 from qoop.run.wording import in_slots
-from qoop.tables.folder import FolderCatalogue
+from qoop.tables.folder import FolderCatalogue, unknown_table
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
@@ -99,8 +99,7 @@ def _plan(text: str, tables: str | None, shares: Sequence[float]) -> tuple[Plann
         try:
             planned = _planned(parse_statement(text), folder, folder.statistics)
         except UnknownTableError as problem:
-            similar = did_you_mean(problem.table, folder.tables)
-            raise UnknownNameError(f"{problem} in --tables {tables!r}{similar}") from None
+            raise unknown_table(problem, folder, tables) from None
         inputs = _inputs(planned, folder)
         return planned, [_how(Reading(inputs, Gate(), share, characters=len(text))) for share in shares]
     from qoop.api import how_to_run as how_in_session

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from qoop.api import Options, collect, execute, write
 from qoop.engine.failures import java_message
-from qoop.engine.folders import taken_literally
+from qoop.engine.folder_tables import view_table
 from qoop.engine.output import OutputFiles
 from qoop.engine.printable import SEPARATORS, in_zone_of, printable
 from qoop.engine.session import syntax_of
@@ -201,17 +201,11 @@ def _show_tables(spark: SparkSession, folder: Path, parsed: ParsedText, warn: Ca
     named = parsed.statement.table_names if parsed.statement is not None else None
     for name in catalogue.tables if named is None else sorted(named & catalogue.tables.keys()):
         try:
-            _show_table(spark, name, catalogue.path(name))
-        except (PySparkException, Py4JError, UnicodeError) as problem:
+            view_table(spark, name, catalogue.stored(name))
+        except (PySparkException, Py4JError, UnicodeError, QoopError) as problem:
             if named is not None or name in parsed.text.lower():
                 raise
-            warn(f"--tables {str(folder)!r}: {catalogue.path(name).name!r} is left out: {_first_line(problem)}")
-
-
-def _show_table(spark: SparkSession, name: str, path: Path) -> None:
-    # Without the scheme Spark would look in the default file system, on a cluster usually HDFS.
-    quoted = name.replace("`", "``")
-    spark.read.parquet(f"file://{taken_literally(str(path.absolute()))}").createOrReplaceTempView(f"`{quoted}`")
+            warn(f"--tables {str(folder)!r}: {name!r} is left out: {_first_line(problem)}")
 
 
 def _write_report(job: Job, warn: Callable[[str], None]) -> None:
