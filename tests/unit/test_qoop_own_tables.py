@@ -104,8 +104,8 @@ def test_what_is_not_read_is_named_with_what_is(folder):
     (folder / "sales.xlsx").touch()
     said = str(unknown_table(UnknownTableError("sales"), FolderCatalogue(folder), "here"))
     assert said == (
-        "query: table 'sales' not found in --tables 'here'; 'sales.xlsx' cannot be read, but Parquet, ORC, CSV and JSON "
-        "files or folders of them, and Delta tables can"
+        "query: table 'sales' not found in --tables 'here'; 'sales.xlsx' cannot be read, but Parquet, ORC, CSV and "
+        "JSON files or folders of them, and Delta tables can"
     )
 
 
@@ -125,5 +125,5 @@ def test_two_files_for_a_table_are_refused_where_it_is_read(folder):
 
 def test_a_broken_file_is_one_line(folder):
     (folder / "visits.csv").write_text("id,name\n1,2,3\n")
-    with pytest.raises(TablesError, match="^table 'visits': its CSV files cannot be read: "):
+    with pytest.raises(TablesError, match=r"^table 'visits': its CSV files cannot be read: "):
         FolderCatalogue(folder).columns("visits")
