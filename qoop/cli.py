@@ -7,15 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from qoop.submit.spark_options import check_spark_options
+from qoop.scripts.cli import run, shell
+from qoop.submit.words import (
+    PassThroughCommand,
+    arbiter_access,
+    arbiter_options,
+    ends_with_file,
+    is_arbiter_from_environment,
+)
 from yarn_plugin import console
-from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
+from yarn_plugin.api.client import URL_VARIABLE
 
 if TYPE_CHECKING:
     from qoop.submit.job import Job
-    from qoop.submit.registration import ArbiterAccess
 
 
 MAX_ROWS = 1_000_000_000
@@ -42,39 +47,6 @@ def cli() -> None:
     First:   qoop explain --tables DIR QUERY.sql
     Then:    qoop submit --master 'local[4]' --tables DIR QUERY.sql
     """
-
-
-class PassThroughCommand(click.Command):
-    """A command that accepts its own options anywhere and collects all other words, unchanged, in `rest`.
-
-    Click alone would parse `-Dexample=1` as `-e` with a value.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Separate our options from the other words, then let Click parse ours."""
-        values = {name: _value_count(option) for option in self.get_params(ctx) for name in option.opts}
-        own: list[str] = []
-        rest: list[str] = []
-        words = list(args)
-        while words:
-            word = words.pop(0)
-            if word in values:
-                own += [word, *words[: values[word]]]
-                if len(words) < values[word]:
-                    # Click reports the missing value.
-                    return super().parse_args(ctx, own)
-                del words[: values[word]]
-            else:
-                name, equals, _ = word.partition("=")
-                (own if equals and name.startswith("--") and name in values else rest).append(word)
-        if not {"-h", "--help"} & {*own, *rest}:
-            check_spark_options(rest, values)
-        return super().parse_args(ctx, [*own, "--", *rest])
-
-
-def _value_count(option: click.Parameter) -> int:
-    """How many words an option takes as its value."""
-    return 0 if getattr(option, "is_flag", False) or isinstance(option, click.Argument) else option.nargs
 
 
 @cli.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
@@ -104,26 +76,7 @@ def _value_count(option: click.Parameter) -> int:
     help='How to print rows. csv: with a header; NULL is an empty field, an empty string is "". json: one object per '
     "line.  [default: table]",
 )
-@click.option(
-    "--arbiter",
-    envvar=URL_VARIABLE,
-    metavar="URL",
-    help=f"Arbiter to register with for a share of the cluster; needs --master yarn.  [env var: {URL_VARIABLE}]",
-)
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help=f"With --arbiter: file with your token.  [default: the token in {TOKEN_VARIABLE}]",
-)
-@console.ca_option
-@click.option("--pool", help="With --arbiter: the pool to join, if there are several.")
-@click.option(
-    "--weight",
-    type=click.FloatRange(0, 1000, min_open=True),
-    default=1.0,
-    help="With --arbiter: weight among the applications in the pool, up to the pool's max_weight.  [default: 1]",
-)
+@arbiter_options()
 @click.option(
     "--profile",
     metavar="FILE",
@@ -202,19 +155,13 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     flags, file = (rest, None) if text is not None else (rest[:-1], next(iter(rest[-1:]), None))
     if file is not None and file.startswith("-"):
         flags, file = rest, None
-    if text is not None and _ends_with_file(rest):
+    if text is not None and ends_with_file(rest):
         file = rest[-1]
     query = read_query(file, str(text) if text is not None else None)
     job, spark_flags = _job(query, given), SparkFlags(flags, spark_defaults(flags, os.environ))
-    access = _arbiter_access(given)
+    access = arbiter_access(given)
     check_job(job, spark_flags, os.environ)
     return run(job, spark_flags, access)
-
-
-def _ends_with_file(words: tuple[str, ...]) -> bool:
-    """Whether the last of spark-submit's words is not the value of a flag."""
-    *others, last = ("--given=", *words)
-    return bool(words) and not last.startswith("-") and (not others[-1].startswith("-") or "=" in others[-1])
 
 
 @cli.command(context_settings=console.CONTEXT)
@@ -287,26 +234,9 @@ def explain(
     help="Local directory with a Parquet file, or a directory of Parquet files, for each table.  [default: Spark's "
     "catalog]",
 )
-@click.option(
-    "--arbiter",
-    envvar=URL_VARIABLE,
-    metavar="URL",
-    help="Arbiter to register with for a share of the cluster; needs --master yarn. Clients then log in with tokens "
-    f"as passwords.  [env var: {URL_VARIABLE}]",
-)
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help=f"With --arbiter: file with the server's own token.  [default: the token in {TOKEN_VARIABLE}]",
-)
-@console.ca_option
-@click.option("--pool", help="With --arbiter: the pool to join, if there are several.")
-@click.option(
-    "--weight",
-    type=click.FloatRange(0, 1000, min_open=True),
-    default=1.0,
-    help="With --arbiter: weight among the applications in the pool, up to the pool's max_weight.  [default: 1]",
+@arbiter_options(
+    "for a share of the cluster; needs --master yarn. Clients then log in with tokens as passwords",
+    "the server's own token",
 )
 @click.option(
     "--profile",
@@ -385,10 +315,10 @@ def server(rest: tuple[str, ...], **given: Any) -> int:
 
     Exit code: 0 after SIGTERM or Ctrl-C; 1 if Spark stops; 2 for wrong options.
     """
-    from qoop.server.address import parse_address
     from qoop.server.command import ServerSettings, serve
     from qoop.server.limits import MIB, ServerLimits
     from qoop.submit.job import SparkFlags, check_unicode, spark_defaults
+    from yarn_plugin.serving.address import parse_listen
 
     check_unicode({name: value for name, value in given.items() if name != "token_file"})
     limits = ServerLimits(
@@ -397,10 +327,10 @@ def server(rest: tuple[str, ...], **given: Any) -> int:
         idle_timeout_s=given["idle_timeout"],
         memory_bytes=given["result_memory"] * MIB,
     )
-    address = parse_address(given["listen"], given["tls_cert"], given["tls_key"])
+    address = parse_listen(given["listen"], given["tls_cert"], given["tls_key"], 10000, "passwords")
     chosen = {name: given[name] for name in ("name", "tables", "profile", "plan", "spill")}
     settings = ServerSettings(address, drain_s=given["drain"], limits=limits, **chosen)
-    return serve(settings, SparkFlags(rest, spark_defaults(rest, os.environ)), _arbiter_access(given))
+    return serve(settings, SparkFlags(rest, spark_defaults(rest, os.environ)), arbiter_access(given))
 
 
 def _job(query: str, given: dict[str, Any]) -> "Job":
@@ -463,33 +393,17 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
     return Job.model_validate({**fields, **rest})
 
 
-def _is_arbiter_from_environment() -> bool:
-    return click.get_current_context().get_parameter_source("arbiter") is ParameterSource.ENVIRONMENT
-
-
 def _only_one_share(given: list[str]) -> str:
     """The message that several options set the share."""
-    if "arbiter" not in given or not _is_arbiter_from_environment():
+    if "arbiter" not in given or not is_arbiter_from_environment():
         return f"{', '.join(f'--{name}' for name in given)}: give only one; each of them sets the share"
     others = " and ".join(f"--{name}" for name in given if name != "arbiter")
     advice = "unset the variable to run without the arbiter"
     return f"--arbiter (from {URL_VARIABLE}) and {others}: give only one; {advice}"
 
 
-def _arbiter_access(given: dict[str, Any]) -> "ArbiterAccess | None":
-    from qoop.submit.registration import ArbiterAccess
-    from yarn_plugin.api.client import ArbiterError, find_token
-
-    if given["arbiter"] is None:
-        return None
-    option = f"--arbiter (from {URL_VARIABLE})" if _is_arbiter_from_environment() else "--arbiter"
-    try:
-        token = find_token(given["token_file"])
-    except ArbiterError as problem:
-        if not _is_arbiter_from_environment():
-            raise
-        raise ArbiterError(f"{problem}; or unset {URL_VARIABLE} to run without the arbiter") from None
-    return ArbiterAccess(given["arbiter"], token, given["pool"], given["weight"], given["verify"], option)
+cli.add_command(run)
+cli.add_command(shell)
 
 
 def main() -> None:

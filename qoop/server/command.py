@@ -7,19 +7,19 @@ import logging
 import signal
 import socket
 import ssl
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.errors import QoopError
 from qoop.feedback.profile import read_profile
-from qoop.server.address import Address
 from qoop.server.limits import ServerLimits
 from qoop.submit.job import SparkFlags, SubmissionError
-from qoop.submit.registration import ArbiterAccess, Registration, register
+from qoop.submit.registration import ArbiterAccess, Registration
 from qoop.tables.folder import why_no_folder
+from yarn_plugin.console import OneLineFormatter
 from yarn_plugin.errors import BadInputError, os_reason
+from yarn_plugin.serving.address import Address
 
 if TYPE_CHECKING:
     from qoop.as_written.decide import PlanWhen
@@ -66,13 +66,15 @@ def serve(settings: ServerSettings, flags: SparkFlags, access: ArbiterAccess | N
         ArbiterError: the arbiter cannot be reached, or refuses.
         SparkStoppedError: Spark has stopped.
     """
+    from qoop.submit.application import registered
+
     _check(settings, flags, access)
     _log_to_stderr()
     # Before Spark is started, which takes seconds: the address may be in use.
     with contextlib.closing(_bind(settings.address)) as listening:
         certificate = _certificate(settings.address)
         signal.signal(signal.SIGTERM, _interrupt)
-        with _registered(settings, flags, access) as registration:
+        with registered(settings.name, flags, access, log.warning) as registration:
             _serve(settings, flags, access, registration, listening, certificate)
     return 0
 
@@ -84,7 +86,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 def _log_to_stderr() -> None:
     shown = logging.StreamHandler()
-    shown.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    shown.setFormatter(OneLineFormatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(shown)
     log.setLevel(logging.INFO)
     log.propagate = False
@@ -187,18 +189,3 @@ def _certificate(address: Address) -> ssl.SSLContext | None:
     from qoop.server.connections import tls
 
     return None if address.certificate is None else tls(str(address.certificate), str(address.key))
-
-
-@contextlib.contextmanager
-def _registered(
-    settings: ServerSettings, flags: SparkFlags, access: ArbiterAccess | None
-) -> Iterator[Registration | None]:
-    if access is None:
-        yield None
-        return
-    registration = register(settings.name, flags, access)
-    try:
-        registration.check_share()
-        yield registration
-    finally:
-        registration.end(log.warning)

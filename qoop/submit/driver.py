@@ -208,6 +208,15 @@ def _show_tables(spark: SparkSession, folder: Path, parsed: ParsedText, warn: Ca
             warn(f"--tables {str(folder)!r}: {name!r} is left out: {_first_line(problem)}")
 
 
+def show_all_tables(spark: SparkSession, folder: Path, warn: Callable[[str], None]) -> None:
+    """Make a view of each table in a folder; warn of those that Spark cannot read.
+
+    Raises:
+        TablesError: the folder does not exist, or has no tables.
+    """
+    _show_tables(spark, folder, ParsedText(""), warn)
+
+
 def _write_report(job: Job, warn: Callable[[str], None]) -> None:
     """Write the report of a query that has ended. Whatever fails, it has ended all the same: that is a warning."""
     if job.report is None or job.journal is None:

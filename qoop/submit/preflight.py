@@ -10,14 +10,13 @@ from qoop.errors import RunsAsWrittenError, UnknownColumnError, UnknownTableErro
 from qoop.parsing.query import describe_query
 from qoop.parsing.statement import ParsedText
 from qoop.run.journal import check_writable
+from qoop.submit import kept_catalogue
 from qoop.submit.job import Job, SparkFlags, SubmissionError
 from qoop.tables.folder import FolderCatalogue, unknown_table
 from yarn_plugin.errors import BadInputError
 
 ONLY_SPARK_KNOWS = re.compile(r"\$\{|_metadata\b|\bIDENTIFIER\s*\(", re.IGNORECASE)
 """Texts with names that only Spark replaces: `${...}`, hidden columns, IDENTIFIER('...')."""
-
-HIVE = "spark.sql.catalogImplementation"
 
 
 def check_job(job: Job, flags: SparkFlags, environment: Mapping[str, str]) -> None:
@@ -60,10 +59,9 @@ def _local_path(url: str, flags: SparkFlags, environment: Mapping[str, str]) -> 
 
 
 def has_other_tables(flags: SparkFlags, environment: Mapping[str, str]) -> bool:
-    """Whether Spark may know tables besides those of the folder: a metastore's, or another catalogue's."""
-    named = [environment.get(name) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR")]
-    has_site = any(Path(one, "hive-site.xml").is_file() for one in named if one)
-    return not flags.master.startswith("local") or flags.conf(HIVE) == "hive" or has_site
+    """Whether Spark may know tables besides those of the folder: a metastore's, or the lasting catalogue's."""
+    is_hive = flags.conf(kept_catalogue.IMPLEMENTATION) == "hive" or kept_catalogue.has_hive_site(environment)
+    return is_hive or not flags.master.startswith("local") or kept_catalogue.exists(flags, environment)
 
 
 def check_names(parsed: ParsedText, folder: FolderCatalogue, given: str, has_others: bool) -> None:

@@ -123,7 +123,12 @@ KNOWS_SPARK = (
     "qoop.api",
     "qoop.installed",
     "qoop.session_query",
+    "qoop.submit.application",
     "qoop.submit.driver",
+    "qoop.scripts.command",
+    "qoop.scripts.printed",
+    "qoop.scripts.runner",
+    "qoop.scripts.shell",
     "qoop.server.spark",
     "qoop.server.start",
 )

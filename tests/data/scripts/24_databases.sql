@@ -1,0 +1,10 @@
+CREATE DATABASE d24;
+USE d24;
+CREATE TABLE t AS SELECT 1 AS a;
+SHOW TABLES;
+SELECT s.id, x.a, i.name FROM t x JOIN default.sales s ON s.id = x.a JOIN default.items i ON i.item = s.item;
+USE default;
+DROP DATABASE d24 CASCADE;
+SHOW DATABASES LIKE 'd24';
+DESCRIBE items;
+EXPLAIN SHOW TABLES LIKE 'x24';

@@ -1,0 +1,2 @@
+SET chosen_16=4;
+SELECT 'in the file';
