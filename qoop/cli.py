@@ -213,6 +213,31 @@ def explain(
     run(read_query(file, text), tables, parse_shares(shares), plans, json_file)
 
 
+@cli.command(context_settings=console.CONTEXT)
+@click.option("--all", "everything", is_flag=True, help="Show all queries that are kept, not only the latest ten.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    callback=console.json_path,
+    help="Also write the queries to FILE as JSON; - is stdout.",
+    metavar="FILE",
+)
+def status(everything: bool, json_file: Path | None) -> None:
+    """Show your running and latest queries on this machine.
+
+    \b
+    Example:  qoop status
+
+    Shows for each query of qoop submit its progress by the latest estimate, its plan, the stages that have finished,
+    its share in slots, its time, and the estimate before it began. Below, why running queries have their share. The
+    last 100 queries are kept; those with --deploy-mode cluster are not shown.
+    """
+    from qoop.status import show_status
+
+    show_status(everything, json_file)
+
+
 @cli.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS]")
 @click.option(

@@ -44,8 +44,10 @@ class ProgressLines:
                 self._print(f"running as written, in one stage: {wording.why(cause)}")
 
     def summary(self, outcome: Outcome) -> None:
-        """Print how long the query took, and what was run, reused and lost."""
+        """Print what happened to the plans, how long the query took, and what was run, reused and lost."""
         counts = outcome.counts
+        if outcome.decisions:
+            self._print(f"what happened: {wording.story(outcome.decisions)}")
         failures = [f"{count(counts.failed, 'stage')} failed"] if counts.failed else []
         failures += [f"{count(counts.lost, 'output')} lost"] if counts.lost else []
         self._print(

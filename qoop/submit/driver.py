@@ -26,10 +26,13 @@ from qoop.errors import QoopError, QueryFailedError, did_you_mean
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
 from qoop.feedback.profile import ProfileFeed, read_profile
 from qoop.parsing.statement import ParsedText
+from qoop.replan.commands import Command
 from qoop.replan.decision import Rules
+from qoop.replan.events import Event
 from qoop.run.journal import remove_earlier
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Feed, Outcome
+from qoop.run.query_status import StatusFile
 from qoop.submit import rows
 from qoop.submit.job import Job
 from qoop.submit.stderr import redirect_stderr
@@ -122,13 +125,21 @@ def run(spark: SparkSession, job: Job) -> None:
     parsed = ParsedText(job.text, partial(syntax_of, spark))
     if job.tables is not None:
         _show_tables(spark, Path(job.tables), parsed, lines.warn)
-    options = _options(spark, job, lines)
+    status = StatusFile(job.name, job.text)
+
+    def watch(told: Event | Command) -> None:
+        lines.show(told)
+        status.show(told)
+
+    options = replace(_options(spark, job, lines), watch=watch)
     try:
         outcome = _execute(spark, job, parsed, options)
-    except BaseException:
+    except BaseException as problem:
+        status.failed(_message(problem, spark, job) if isinstance(problem, Exception) else "stopped by a signal")
         if job.journal is not None and Path(job.journal).exists():
             _write_report(job, lines.warn)
         raise
+    status.done(outcome)
     lines.summary(outcome)
     _write_report(job, lines.warn)
 
@@ -173,7 +184,6 @@ def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:
         checkpoint=job.checkpoint,
         journal=Path(job.journal) if job.journal else None,
         warn=lines.warn,
-        watch=lines.show,
         plan=job.plan,
         replanning=job.replanning,
         timeout=job.timeout,
