@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from qoop.as_written.decide import PlanWhen
 from qoop.engine.executors import usual_slots
-from qoop.engine.folders import taken_literally
+from qoop.engine.folder_tables import quoted, source_of
 from qoop.errors import QoopError
 from qoop.options import Options
 from qoop.replan.events import Event, ShareChanged
@@ -23,6 +23,7 @@ from qoop.submit.application import following_share, spark_session
 from qoop.submit.job import SparkFlags
 from qoop.submit.registration import ArbiterAccess, Registration
 from qoop.tables.folder import FolderCatalogue
+from qoop.tables.text_files import options_of
 from yarn_plugin.api.client import TOKEN_VARIABLE
 from yarn_plugin.errors import describe
 
@@ -97,9 +98,8 @@ def show_tables(spark: SparkSession, folder: Path) -> None:
         raise QoopError("--tables: cannot be given with a metastore, in which the tables would be kept")
     catalogue = FolderCatalogue(folder)
     for name in catalogue.tables:
-        path = catalogue.path(name)
         try:
-            quoted = name.replace("`", "``")
-            spark.catalog.createTable(f"`{quoted}`", f"file://{taken_literally(str(path.absolute()))}", "parquet")
-        except (PySparkException, Py4JError) as problem:
-            log.warning("--tables %r: %r is left out: %s", str(folder), path.name, describe(problem))
+            table = catalogue.stored(name)
+            spark.catalog.createTable(quoted(name), **source_of(table), **options_of(table))
+        except (PySparkException, Py4JError, QoopError) as problem:
+            log.warning("--tables %r: %r is left out: %s", str(folder), name, describe(problem))
