@@ -1,8 +1,9 @@
 """Spark in the server's own process, within its share."""
 
 import logging
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -16,6 +17,7 @@ from qoop.options import Options
 from qoop.server.spark import SparkApplication
 from qoop.submit.application import following_share, spark_session
 from qoop.submit.job import SparkFlags
+from qoop.submit.kept_catalogue import kept_catalogue
 from qoop.submit.registration import ArbiterAccess, Registration
 from qoop.tables.folder import FolderCatalogue
 from yarn_plugin.errors import describe
@@ -37,15 +39,18 @@ def started(
 
     The JVM is a child that ends when this process does, even if it is killed; then YARN ends the application.
     """
-    spark = spark_session(name, flags, registration)
-    try:
-        if tables is not None:
-            show_tables(spark, tables)
-        with following_share(spark, profile, access, registration, log.info, log.warning) as shares:
-            yield SparkApplication(spark, shares, Options(plan=plan))
-    finally:
-        with suppress(Py4JError, OSError):  # It has stopped already.
-            spark.stop()
+    # The tables of a folder are in a catalogue in memory, which all sessions share.
+    kept = kept_catalogue(flags, os.environ, log.warning) if tables is None else nullcontext({})
+    with kept as properties:
+        spark = spark_session(name, flags, registration, properties)
+        try:
+            if tables is not None:
+                show_tables(spark, tables)
+            with following_share(spark, profile, access, registration, log.info, log.warning) as shares:
+                yield SparkApplication(spark, shares, Options(plan=plan))
+        finally:
+            with suppress(Py4JError, OSError):  # It has stopped already.
+                spark.stop()
 
 
 def show_tables(spark: SparkSession, folder: Path) -> None:
