@@ -92,5 +92,5 @@ def test_while_another_process_has_it_a_copy_is_opened_and_one_line_says_so(tmp_
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInputError, match="QOOP_CATALOGUE .*must be a folder that you can write to, or empty"):
+    with pytest.raises(BadInputError, match=r"QOOP_CATALOGUE .*must be a folder that you can write to, or empty"):
         opened(LOCAL, {"QOOP_CATALOGUE": str(tmp_path / "file")}, [])
