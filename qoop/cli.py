@@ -341,10 +341,10 @@ def server(rest: tuple[str, ...], **given: Any) -> int:
 
     Exit code: 0 after SIGTERM or Ctrl-C; 1 if Spark stops; 2 for wrong options.
     """
-    from qoop.server.address import parse_address
     from qoop.server.command import ServerSettings, serve
     from qoop.server.limits import MIB, ServerLimits
     from qoop.submit.job import SparkFlags, check_unicode, spark_defaults
+    from yarn_plugin.serving.address import parse_listen
 
     check_unicode({name: value for name, value in given.items() if name != "token_file"})
     limits = ServerLimits(
@@ -353,7 +353,7 @@ def server(rest: tuple[str, ...], **given: Any) -> int:
         idle_timeout_s=given["idle_timeout"],
         memory_bytes=given["result_memory"] * MIB,
     )
-    address = parse_address(given["listen"], given["tls_cert"], given["tls_key"])
+    address = parse_listen(given["listen"], given["tls_cert"], given["tls_key"], 10000, "passwords")
     chosen = {name: given[name] for name in ("name", "tables", "profile", "plan", "spill")}
     settings = ServerSettings(address, drain_s=given["drain"], limits=limits, **chosen)
     return serve(settings, SparkFlags(rest, spark_defaults(rest, os.environ)), arbiter_access(given))

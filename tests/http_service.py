@@ -120,7 +120,7 @@ def say_why(yarn_app):
 class Service:
     """The service with a client for each principal."""
 
-    def __init__(self, folder, *pools, limits=None, users=None, tenants=None, registry=BUILT_IN):
+    def __init__(self, folder, *pools, limits=None, users=None, tenants=None, registry=BUILT_IN, cells_files=None):
         self.arbiter = Arbiter(folder / "journal", registry)
         self.tokens = Tokens(folder)
         limits = limits or Limits()
@@ -137,6 +137,7 @@ class Service:
             tenants,
             ended=Stopped,
             registry=registry,
+            cells_files=cells_files,
         )
         self.http = Http(self.app)
         for event in (

@@ -1,9 +1,10 @@
 """Run the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`, as `make test` and `make test-all` do.
 
 First all tests that need no cluster, on all cores, then those in tests/integration, one after another; with a path
-among the arguments, only what pytest finds there. In addition to pytest: the slowest tests and all skips are listed,
-each skip must have an allowed reason (see `skips`), and no process that the tests have started may still run at the
-end.
+among the arguments, only what pytest finds there. In tests/integration, where processes wait for a busy machine, a test
+that fails is run once more, and its first failure is shown. In addition to pytest: the slowest tests and all skips are
+listed, each skip must have an allowed reason (see `skips`), and no process that the tests have started may still run at
+the end.
 """
 
 import argparse
@@ -20,7 +21,7 @@ MARK = "YARN_PLUGIN_TEST_RUN"
 """Set in the environment of the run, which all its processes inherit, even detached ones."""
 
 PARALLEL = ["--numprocesses=logical", "--dist=loadfile", "--ignore=tests/integration", "tests"]
-SERIAL = ["tests/integration"]
+SERIAL = ["--reruns=1", "-rfER", "--rerun-show-tracebacks", "tests/integration"]
 
 NO_TESTS = 5
 """pytest's exit code when it has found no tests."""

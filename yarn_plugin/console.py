@@ -6,6 +6,7 @@ Public: used by `yarn-plugin`, `qoop`, `themis` and `tpcds`.
 import contextlib
 import io
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -139,6 +140,14 @@ def _fail(name: str, message: str, exit_code: int) -> int:
     with contextlib.suppress(OSError):
         click.echo(escape_controls(f"{name}: {message}"), err=True)
     return exit_code
+
+
+class OneLineFormatter(logging.Formatter):
+    """Escapes line breaks and control characters: messages contain texts that users choose."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - overrides logging.Formatter
+        """The message on one line."""
+        return escape_controls(super().formatMessage(record))
 
 
 def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

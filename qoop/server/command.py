@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from qoop.errors import QoopError
 from qoop.feedback.profile import read_profile
-from qoop.server.address import Address
 from qoop.server.limits import ServerLimits
 from qoop.submit.job import SparkFlags, SubmissionError
 from qoop.submit.registration import ArbiterAccess, Registration
 from qoop.tables.folder import why_no_folder
+from yarn_plugin.console import OneLineFormatter
 from yarn_plugin.errors import BadInputError, os_reason
+from yarn_plugin.serving.address import Address
 
 if TYPE_CHECKING:
     from qoop.as_written.decide import PlanWhen
@@ -85,7 +86,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 def _log_to_stderr() -> None:
     shown = logging.StreamHandler()
-    shown.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    shown.setFormatter(OneLineFormatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(shown)
     log.setLevel(logging.INFO)
     log.propagate = False

@@ -212,4 +212,4 @@ def test_9_a_restart_grants_nothing_that_it_had_not(name):
 
 
 def test_every_allocator_is_tried():
-    assert {"allox", "cells", "job_rounds", "toy-in-turn", "toy-table"} <= set(TOYS.allocators)
+    assert {"allox", "cells", "fifo", "job_rounds", "shared_gpus", "toy-in-turn", "toy-table"} <= set(TOYS.allocators)

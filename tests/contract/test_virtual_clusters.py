@@ -8,11 +8,11 @@ import pytest
 from tests.ledger_world import LedgerWorld, pool
 from tests.small_cells import HOSTS, spec
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
-from yarn_plugin.decide.events import Configured, JobsDeclared, NodesChanged
+from yarn_plugin.decide.events import Configured, JobsDeclared, NodesChanged, PoolReconfigured
 from yarn_plugin.decide.mechanisms.buddy_cells.errors import InfeasibleError
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
 from yarn_plugin.decide.pools.commands import Downgrade, Grant, Revoke
-from yarn_plugin.model.causes import CellsReconfigured, Evicted
+from yarn_plugin.model.causes import CellsReconfigured, Evicted, QuotaReduced
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Gang, Job, Pods
@@ -33,6 +33,10 @@ class World(LedgerWorld):
 
     def declare(self, app, *jobs):
         return self.take(JobsDeclared(app, jobs), 0.01)
+
+    def configure(self, cells, **settings):
+        made = pool("cells", BuddyCellsSettings(cells, **settings))
+        return self.take(PoolReconfigured(made), 1.0)
 
     def gpus_of(self, app):
         return len(self.leases().get(app, ()))
@@ -126,14 +130,74 @@ def test_a_smaller_quota_downgrades_and_a_smaller_cluster_revokes():
     at = world()
     app = at.arrive("research")
     at.declare(app, job("node", "research", 4), job("pairs", "research", 2, 2))
-    at.take(Configured((pool("cells", BuddyCellsSettings(spec(prod={"rack": 1}, research={"pair": 2}))),)), 1.0)
-    assert [one.to for one in at.sent(Downgrade)] == ["opportunistic"]
+    at.configure(spec(prod={"rack": 1}, research={"pair": 2}), notice_s=0)
+    (downgrade,) = at.sent(Downgrade)
+    assert (downgrade.to, downgrade.cause) == ("opportunistic", QuotaReduced("node", "research"))
+    assert downgrade.effective_at is None
     assert at.gpus_of(app) == 8
     half = spec(research={"node": 1})
     half = replace(half, cells=half.cells[:1])
-    at.take(Configured((pool("cells", BuddyCellsSettings(half)),)), 1.0)
+    at.configure(half)
     assert at.failure is None
     assert all(one.cause == CellsReconfigured() for one in at.sent(Revoke))
+
+
+def kinds(at, app):
+    return {entry.leased.claim[1]: entry.leased.kind for entry in at.state.ledger.leases.values() if entry.app == app}
+
+
+SMALLER = spec(prod={"rack": 1}, research={"pair": 2})
+
+
+def test_owners_of_jobs_that_a_new_quota_downgrades_are_told_before():
+    at = world()
+    app = at.arrive("research")
+    at.declare(app, job("node", "research", 4), job("pairs", "research", 2, 2))
+    at.configure(SMALLER)
+    (told,) = at.sent(Downgrade)
+    assert (told.to, told.cause) == ("opportunistic", QuotaReduced("node", "research"))
+    assert told.effective_at == at.stage.clock.time + 30.0
+    at.wait(29.0)
+    assert set(kinds(at, app).values()) == {"guaranteed"}
+    at.declare(app, job("node", "research", 4), job("pairs", "research", 2, 2), job("late", "research", 2))
+    at.wait(2.0)
+    assert kinds(at, app) == {"node": "opportunistic", "pairs": "guaranteed"}
+    assert [(one.to, one.effective_at) for one in at.sent(Downgrade)[1:]] == [("opportunistic", None)]
+    assert at.state.allocated.cells.cluster.spec == SMALLER
+
+
+def test_a_change_that_is_taken_back_in_time_downgrades_nobody():
+    at = world()
+    app = at.arrive("research")
+    at.declare(app, job("node", "research", 4))
+    at.configure(spec(prod={"rack": 1}, research={"pair": 1}))
+    at.wait(20.0)
+    at.configure(HALVES)
+    assert [one.to for one in at.sent(Downgrade)] == ["opportunistic", "guaranteed"]
+    at.wait(40.0)
+    assert kinds(at, app) == {"node": "guaranteed"}
+    assert at.state.allocated.cells.cluster.spec == HALVES
+
+
+def test_a_restart_in_the_notice_keeps_its_time():
+    at = world()
+    app = at.arrive("research")
+    at.declare(app, job("node", "research", 4), job("pairs", "research", 2, 2))
+    at.configure(SMALLER)
+    at.wait(20.0)
+    at.take(Configured(at.stage.intake.state.pools), 1.0)
+    assert len(at.sent(Downgrade)) == 1, "it was told already"
+    at.wait(10.0)
+    assert kinds(at, app) == {"node": "opportunistic", "pairs": "guaranteed"}
+
+
+def test_a_gang_keeps_its_guarantee_where_the_new_quota_has_other_cells_for_it():
+    at = world()
+    app = at.arrive("research")
+    at.declare(app, job("node", "research", 4))
+    at.configure(spec(research={"rack": 1}))
+    assert not at.sent(Downgrade)
+    assert kinds(at, app) == {"node": "guaranteed"}
 
 
 def test_tenants_without_a_virtual_cluster_wait_or_use_the_default_one():

@@ -17,7 +17,8 @@ def main():
     given.add_argument("--steps", type=int, default=int(os.environ["THEMIS_MAX_STEPS"]))
     given.add_argument("--step-s", type=float, default=0.0)
     given.add_argument("--executed", help="a file to which every executed step is added")
-    given.add_argument("--hold", type=Path, help="a file: while it exists, no more than five steps are executed")
+    given.add_argument("--hold", type=Path, help="a file: while it exists, no more than --hold-at steps are executed")
+    given.add_argument("--hold-at", type=int, default=5)
     given.add_argument("--save-s", type=float, default=0.0, help="how long a checkpoint is written")
     given.add_argument("--weight-mb", type=int, default=0, help="how large a checkpoint is, at least")
     options = given.parse_args()
@@ -28,7 +29,7 @@ def main():
         weights, step = np.array(written["weights"]), written["step"]
     while step < options.steps and not trial.should_stop():
         time.sleep(options.step_s)
-        if options.hold and options.hold.exists() and step >= 5:
+        if options.hold and options.hold.exists() and step >= options.hold_at:
             continue
         step += 1
         weights = weights - options.rate * weights

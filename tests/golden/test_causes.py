@@ -103,6 +103,7 @@ EXAMPLES = (
     cause.LeaseLapsed(),
     cause.Evicted("app_3", "urgent", "prod", 5),
     cause.CellsReconfigured(),
+    cause.QuotaReduced("train", "research"),
     cause.LegacyText("app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"),
 )
 

@@ -53,10 +53,14 @@ def shown_by_the_resource_manager(submitted):
 
 
 def test_a_search_finds_the_same_winner_as_on_one_machine(lab, tmp_path):
-    searched = app("quadratic", 0.8, tmp_path / "executed", algorithm="hyperband", max_steps=3)
+    hold = tmp_path / "hold"
+    hold.touch()
+    more = f"--hold={hold} --hold-at=1"
+    searched = app("quadratic", 0.2, tmp_path / "executed", more, algorithm="hyperband", max_steps=3)
     submitted = Submitted(lab, tmp_path / "search", searched)
     submitted.until_steps(1, 1)
     page = shown_by_the_resource_manager(submitted)
+    hold.unlink()
     assert "The search goes on" in page.text
     assert "GPUs offered" in page.text
     report = submitted.until_ended()

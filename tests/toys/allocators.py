@@ -95,9 +95,9 @@ class InTurn:
             if app not in state.asked:
                 asks.append(Ask(app, HowMany(len(state.asked) + 1), seen.at + self._settings.answer_s))
                 state = replace(state, asked=(*state.asked, app))
-        solve = None
+        solve = ()
         if self._settings.solves and (isinstance(what, Began) or {*apps} - {*state.order}):
-            solve = Solve(f"order {state.heard}", Names(tuple(apps)))
+            solve = (Solve(f"order {state.heard}", Names(tuple(apps))),)
         wake = (Wake("again", seen.at + self._settings.answer_s),) if asks else ()
         if isinstance(what, Due | Started):
             assert not isinstance(what, Started) or all(seen.leases[key].started_at == seen.at for key in what.keys)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.toys.registry import TOYS
 from yarn_plugin.drive import config
-from yarn_plugin.drive.http_server import parse_listen
 from yarn_plugin.drive.serve import serve
+from yarn_plugin.serving.address import parse_listen
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     rm, state, listen, file = sys.argv[1:]
-    serve([rm], config.load(Path(file), TOYS), parse_listen(listen, None, None), Path(state), lambda url, token: None,
-          registry=TOYS, registry_at="tests.toys.registry:TOYS")  # fmt: skip
+    serve([rm], config.load(Path(file), TOYS), parse_listen(listen, None, None, 8780, "tokens"), Path(state),
+          lambda url, token: None, registry=TOYS, registry_at="tests.toys.registry:TOYS")  # fmt: skip

@@ -6,12 +6,15 @@ from tests.http_service import Arbiter, problems, running
 from yarn_plugin.api import job_translation
 from yarn_plugin.api.jobs import DeclaredJobs
 from yarn_plugin.decide import events
+from yarn_plugin.decide.allocators.shared_gpus import SharedGpusSettings
+from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.mechanisms.interference import Interference, Pair, Profile
 from yarn_plugin.decide.membership import view_of
 from yarn_plugin.model.causes import Causes
 from yarn_plugin.model.resources import GPU, Resources
-from yarn_plugin.model.share import Demand, Gang, GpuPart, Pods
+from yarn_plugin.model.share import Demand, Gang, GpuPart, Pods, Pool
 
-PART = {"computing": 0.5, "memory": 0.25, "peak_memory": 0.5, "peak_probability": 0.1}
+PART = {"computing": 0.5, "memory": 0.25, "peak_memory": 0.5, "peak_probability": 0.1, "kind": "resnet"}
 WHOLE = {
     "name": "train",
     "tenant": "vision",
@@ -64,7 +67,7 @@ def test_every_field_reaches_the_claim(service):
     assert (claim.speeds, claim.priority, claim.leaf_type) == ((4.5, 1.0), 7, "V100")
     assert (claim.gang, claim.gang.cells) == (Gang((Pods(2, 1), Pods(1, 1))), 3)
     assert (claim.pinned, claim.suggested, claim.ignore_suggested) == ("n1/gpu-0", ("n1", "n2"), False)
-    assert (claim.work, claim.lazy_preemption, claim.sharing) == (600.0, True, GpuPart(0.5, 0.25, 0.5, 0.1))
+    assert (claim.work, claim.lazy_preemption, claim.sharing) == (600.0, True, GpuPart(0.5, 0.25, 0.5, 0.1, "resnet"))
     assert claim.declared_at == service.arbiter.clock.now()
 
 
@@ -272,3 +275,18 @@ def test_declared_jobs_survive_a_kill_before_the_decision_and_after(make, tmp_pa
         assert again.state.pool_states == state.pool_states
         assert job_translation.declared_jobs(again.state, made.app, 0.0).model_dump(mode="json") == shown
         again.close()
+
+
+def test_a_kind_of_training_that_a_sharing_pool_does_not_know_is_refused_in_one_line(make):
+    known = Interference({"lstm": Profile(), "vgg": Profile()}, (Pair("lstm", "vgg", 0.1),))
+    parameters = LedgerSettings("shared_gpus", SharedGpusSettings(known), gpu_memory_mb=16_000)
+    service = make(Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters))
+    made = service.register(pool="gpu")
+    answer = declare(service, made, {"name": "a", "sharing": {**PART, "kind": "resnet"}})
+    assert (answer.status_code, problems(answer)) == (
+        *(422,),
+        [("jobs.0.sharing.kind", "resnet", "choose one of lstm, vgg")],
+    )
+    assert service.arbiter.state.jobs == {}
+    assert declare(service, made, {"name": "a", "sharing": {**PART, "kind": "vgg"}}).status_code == 200
+    assert declare(service, made, {"name": "a", "sharing": {**PART, "kind": None}}).status_code == 200

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -252,3 +253,11 @@ def test_a_user_that_can_have_no_token_is_one_line(ask, user):
     code, out, err = ask({}, "token", user)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("yarn-plugin: USER '")
+
+
+def test_a_logged_text_cannot_end_its_line_or_control_a_terminal():
+    record = logging.LogRecord(
+        "x", logging.INFO, "", 0, "statement: %s", ("SELECT '\x1b[2J\u202e'\n2026 forged",), None
+    )
+    shown = console.OneLineFormatter("%(levelname)s %(message)s").format(record)
+    assert shown == r"INFO statement: SELECT '\x1b[2J\u202e'\n2026 forged"

@@ -10,7 +10,8 @@ from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Revoke
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation, SimulationError
+from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation
+from yarn_plugin.drive.pool_simulation import SimulationError
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import LegacyText
 from yarn_plugin.model.gpus import Machine, Slot, Slowdown
@@ -155,7 +156,7 @@ def scripted(steps, *goals, **options):
     simulation = LeaseSimulation(
         pool, REGISTRY, ONE_MACHINE, [arrival("a", 0.0, *goals)], keeps_holdings=True, **options
     )
-    return simulation.run(), simulation._pool.state
+    return simulation.run(), simulation.engine.state
 
 
 CAUSE = LegacyText("because")

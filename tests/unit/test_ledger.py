@@ -479,7 +479,7 @@ def test_questions_problems_and_revocations_are_sent_again_after_a_restart(world
 
 def test_a_problem_comes_back_under_its_key():
     world = World.start()
-    world.plan(solve=Solve("p", IN_TURN.tags["toy-in-turn.names"](("b", "a"))))
+    world.plan(solve=(Solve("p", IN_TURN.tags["toy-in-turn.names"](("b", "a"))),))
     (solved,) = world.hear()
     assert (solved.key, solved.outcome, solved.result.apps) == ("p", "done", ("a", "b"))
 

@@ -8,9 +8,9 @@ import pytest
 
 from yarn_plugin.drive import http_server
 from yarn_plugin.drive.config import LimitsSection
-from yarn_plugin.drive.http_server import Listen
 from yarn_plugin.drive.state_folder import StateError, make_private, write_address
 from yarn_plugin.serving import limits as serving
+from yarn_plugin.serving.address import Address
 from yarn_plugin.serving.limits import RESERVED
 
 
@@ -64,9 +64,9 @@ def test_a_folder_with_other_files_keeps_its_mode_unless_others_can_write_there(
 
 
 def test_an_arbiter_on_every_address_is_recorded_under_the_name_of_its_machine():
-    assert Listen("0.0.0.0", 8780).url == f"http://{socket.getfqdn()}:8780"
-    assert Listen("::", 8780).url == f"http://{socket.getfqdn()}:8780"
-    assert Listen("::1", 8780).url == "http://[::1]:8780"
+    assert Address("0.0.0.0", 8780).url == f"http://{socket.getfqdn()}:8780"
+    assert Address("::", 8780).url == f"http://{socket.getfqdn()}:8780"
+    assert Address("::1", 8780).url == "http://[::1]:8780"
 
 
 def test_a_world_writable_folder_is_refused_as_state_folder(tmp_path):

@@ -20,6 +20,7 @@ from starlette.types import Scope
 
 from yarn_plugin.api import wire
 from yarn_plugin.api.bodies import Messages
+from yarn_plugin.api.cells import CellsFiles
 from yarn_plugin.api.declaration import Tenants
 from yarn_plugin.api.queueing import FairQueue, QueueFullError, SharedPoll
 from yarn_plugin.api.rates import TokenBuckets
@@ -32,6 +33,7 @@ from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError
+from yarn_plugin.model.share import Job, Pool
 from yarn_plugin.serving.bodies import NoTurnError, Refusal
 from yarn_plugin.serving.refusals import RETRY_AFTER, Refusals
 
@@ -126,6 +128,8 @@ class Backend:
     connections: Callable[[], int]
     ended: type[Exception]
     messages: Messages
+    cells_files: CellsFiles
+    check_job: Callable[[Pool, Job], None]
     poll: SharedPoll
     rates: TokenBuckets
     changes: FairQueue = field(default_factory=FairQueue)

@@ -34,7 +34,8 @@ def check_size(body: bytes, kind: type[BaseModel], max_body: int) -> None:
     Raises:
         Refused: 422.
     """
-    limit = max(max_body // BYTES_PER_VALUE, MAX_VALUES) if kind in (wire.Message, Jobs) else MAX_VALUES
+    is_long = kind in (wire.Message, wire.NewCells, Jobs)
+    limit = max(max_body // BYTES_PER_VALUE, MAX_VALUES) if is_long else MAX_VALUES
     # Every value but the first of a list or an object follows a comma; those within text count too.
     if body.count(b",") + body.count(b"[") + body.count(b"{") > limit:
         raise Refused(422, "body", None, f"must have at most {limit} values")

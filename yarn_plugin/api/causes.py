@@ -53,6 +53,7 @@ def text(why: Cause) -> str:
             | cause.BidSetAside()
             | cause.Evicted()
             | cause.CellsReconfigured()
+            | cause.QuotaReduced()
             | cause.LeasePlaced()
             | cause.LeaseDropped()
             | cause.LeaseReplaced()
@@ -101,6 +102,11 @@ def _lease(why: LeaseCause) -> str:
             return f"{who} needs the cells: guaranteed work of virtual cluster {cluster}, priority {priority}"
         case cause.CellsReconfigured():
             return "the cells are no longer part of the configuration of virtual clusters"
+        case cause.QuotaReduced(job, cluster):
+            return (
+                f"{f'job {job}' if job else 'it'} becomes opportunistic: in the new configuration, virtual cluster "
+                f"{cluster} has no cells for it; any guaranteed work may evict it"
+            )
         case cause.LeasePlaced(note, waited_s):
             waited = f", after {waited_s:g} s of waiting for the former holders" if waited_s else ""
             return f"{note or 'leased by the pool allocator'}{waited}"

@@ -199,6 +199,14 @@ class ArbiterClient:
         """The last decisions, oldest first."""
         return self._ask("GET", f"/v1/decisions?limit={limit}", list[wire.Decision])
 
+    def get_cells(self, pool: str) -> wire.Cells:
+        """The cells file of a pool, and what runs; the administrator's token is needed."""
+        return self._ask("GET", f"/v1/pools/{_segment(pool)}/cells", wire.Cells)
+
+    def replace_cells(self, pool: str, text: str) -> wire.CellsChange:
+        """Replace the cells file of a pool; the administrator's token is needed."""
+        return self._ask("PUT", f"/v1/pools/{_segment(pool)}/cells", wire.CellsChange, wire.NewCells(text=text))
+
     def issue_token(self, user: str) -> wire.Token:
         """A token for a user; the administrator's token is needed."""
         return self._ask("POST", "/v1/tokens", wire.Token, wire.IssueToken(user=user))

@@ -1,6 +1,6 @@
 """Checks of declared jobs: who may name which tenant."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from yarn_plugin.api import jobs as wire
@@ -8,18 +8,23 @@ from yarn_plugin.api.job_translation import job_of
 from yarn_plugin.api.refusals import Refused
 from yarn_plugin.decide.events import JobsDeclared
 from yarn_plugin.decide.state import State
-from yarn_plugin.model.share import Registration
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.share import Job, Registration
 from yarn_plugin.validation import one_of
 
 Tenants = Mapping[str, Sequence[str]]
 """For a tenant, the users who may name it. Every user may name their own name."""
 
 
-def check(known: Registration, request: wire.Jobs, tenants: Tenants | None) -> JobsDeclared:
-    """The event for the jobs of an application. `tenants`: None where every tenant may be named.
+def check(
+    known: Registration, request: wire.Jobs, tenants: Tenants | None, check_job: Callable[[Job], None]
+) -> JobsDeclared:
+    """The event for the jobs of an application. `tenants`: None where every tenant may be named. `check_job`: raises
+    BadInputError for a job that is wrong in its pool.
 
     Raises:
-        Refused: 403 where its user may not name a tenant, 422 where jobs are of several tenants.
+        Refused: 403 where its user may not name a tenant, 422 where jobs are of several tenants, or wrong in
+            their pool.
     """
     for (place, field), value, expected in wire.conflicts(request.jobs, known.user):
         raise Refused(422, f"jobs.{place}.{field}", value, expected)
@@ -30,7 +35,13 @@ def check(known: Registration, request: wire.Jobs, tenants: Tenants | None) -> J
             mine = [known.user, *(name for name, users in tenants.items() if known.user in users)]
             expected = f"{known.user} may not name tenant {tenant}; {one_of(mine)}, or have it added under [tenants]"
             raise Refused(403, f"jobs.{place}.{field}", getattr(job, field), expected)
-    return JobsDeclared(known.id, tuple(job_of(job, known.user) for job in request.jobs))
+    jobs = tuple(job_of(job, known.user) for job in request.jobs)
+    for place, declared in enumerate(jobs):
+        try:
+            check_job(declared)
+        except BadInputError as problem:
+            raise Refused(422, f"jobs.{place}.{problem.field}", problem.value, problem.expected) from None
+    return JobsDeclared(known.id, jobs)
 
 
 def is_declared(state: State, event: JobsDeclared) -> bool:

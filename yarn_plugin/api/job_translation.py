@@ -36,7 +36,7 @@ def job_of(job: wire.Job, user: str) -> Job:
 
 def _part_of(part: wire.GpuPart) -> GpuPart:
     peak = part.memory if part.peak_memory is None else part.peak_memory
-    return GpuPart(part.computing, part.memory, peak, part.peak_probability)
+    return GpuPart(part.computing, part.memory, peak, part.peak_probability, part.kind or "")
 
 
 def declared_jobs(state: State, app: str, offset: float) -> wire.DeclaredJobs:
@@ -61,7 +61,7 @@ def _shown(job: Job, offset: float) -> wire.DeclaredJob:
         suggested_nodes=list(job.suggested),
         ignore_suggested_nodes=job.ignore_suggested,
         lazy_preemption=job.lazy_preemption,
-        sharing=None if part is None else wire.GpuPart(**asdict(part)),
+        sharing=None if part is None else wire.GpuPart(**{**asdict(part), "kind": part.kind or None}),
         work=job.work,
         declared_at=job.declared_at + offset,
     )

@@ -74,13 +74,15 @@ class Pods(_Part):
 class GpuPart(_Part):
     """What each pod of a job needs of a GPU that it may share, as fractions of that GPU.
 
-    `memory`: at all times; `peak_memory`: at times, with `peak_probability`; by default the same as `memory`.
+    `memory`: at all times; `peak_memory`: at times, with `peak_probability`; by default the same as `memory`. `kind`:
+    of its training, by which the pool knows how much it disturbs others; by default it shares a GPU with none.
     """
 
     computing: Fraction
     memory: Fraction
     peak_memory: Fraction | None = None
     peak_probability: float = Field(default=0.0, ge=0, le=1)
+    kind: Name | None = None
 
     @field_validator("peak_memory")
     @classmethod

@@ -68,7 +68,7 @@ def share(app: str, share: Share, offset: float = 0.0) -> wire.Share:
 
 
 _TO_APP = {kind: tag for tag, kind in TO_APP.items()}
-_TIMES = frozenset({"answer_by", "bid_by", "by", "until"})
+_TIMES = frozenset({"answer_by", "bid_by", "by", "effective_at", "until"})
 
 
 def message(command: SendToApp, offset: float, codec: Codec) -> tuple[str, str]:

@@ -282,6 +282,58 @@ class Cluster(Wire):
     mode: str = "unknown"
 
 
+class RunningPod(Wire):
+    """A pod of a gang: `leaves`, the addresses of its GPUs in the node, and the type of the cell of the quota that each
+    came from; no types if it is opportunistic."""
+
+    node: str
+    leaves: list[str]
+    quota_types: list[str]
+
+
+class RunningGang(Wire):
+    """A gang that runs on cells. `gang`: its application and job, as `app_3/train`."""
+
+    gang: str
+    virtual_cluster: str
+    priority: int
+    chain: str
+    pods: list[RunningPod]
+    leaf_type: str = ""
+    pinned: str = ""
+    lazy: bool = False
+
+
+class Cells(Wire):
+    """The virtual clusters of a pool: `file`, the name of the arbiter's cells file, and its `text`; None if the
+    configuration of the arbiter names none. `gangs`: those that run; `bad_nodes`: their host names."""
+
+    pool: str
+    file: str | None
+    text: str | None
+    gangs: list[RunningGang]
+    bad_nodes: list[str]
+
+
+class NewCells(Request):
+    """Replaces the cells file of a pool, in the format of the present one."""
+
+    text: Annotated[str, Field(min_length=1)]
+
+
+class CellsChange(Wire):
+    """What a new cells file means for the gangs that run.
+
+    `downgraded` become opportunistic in `in_s` seconds, as their applications have been told; `outside` run on GPUs
+    that are not in it, which are revoked; `unchanged`: how many keep their class.
+    """
+
+    downgraded: list[str]
+    outside: list[str]
+    unchanged: int
+    in_s: float
+
+
 class Decision(Wire):
     """One decision: the event (number `seq`, kind `cause`), the command, and why.
 

@@ -10,13 +10,12 @@ import platformdirs
 
 from yarn_plugin import console
 from yarn_plugin.cli.options import rm_option
-from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.drive import config as configuration
-from yarn_plugin.drive.http_server import parse_listen
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.serve import serve
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.observe.resource_manager import addresses
+from yarn_plugin.serving.address import parse_listen
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -76,7 +75,8 @@ def arbiter(
     divides its capacity among them. When a share shrinks, the application is notified and its grace period starts. When
     that ends, the arbiter writes queue weights, and YARN preempts. The arbiter kills containers of an application that
     has been over its share for preempt_after_s while another application of the pool waits. A pool can also lease GPUs
-    (controller = "lease"): see docs/leases.md.
+    by auctions (controller = "lease", docs/leases.md), or cells to jobs (controller = "ledger"): virtual clusters
+    (docs/cells.md), or jobs on GPUs or cores (docs/allox.md).
 
     \b
     Example of --config FILE:
@@ -101,22 +101,24 @@ def arbiter(
           --tls-cert cert.pem --tls-key key.pem
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(console.OneLineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, handlers=[handler])
     urls = addresses(rm)
     registry = installed()
     loaded = configuration.load(config, registry)
-    where = parse_listen(listen, tls_cert, tls_key)
+    where = parse_listen(listen, tls_cert, tls_key, 8780, "tokens")
     folder = state or default_state(urls, Path(platformdirs.user_state_dir("yarn-plugin")) / "arbiter")
-    serve(urls, loaded, where, folder, _print_ready, verify=verify, accept_loss=accept_loss, registry=registry)
-
-
-class _OneLine(logging.Formatter):
-    """Escapes line breaks and control characters: messages contain names that users choose."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - overrides logging.Formatter
-        """The message on one line."""
-        return escape_controls(super().formatMessage(record))
+    serve(
+        urls,
+        loaded,
+        where,
+        folder,
+        _print_ready,
+        verify=verify,
+        accept_loss=accept_loss,
+        registry=registry,
+        cells_files=configuration.cells_files(config),
+    )
 
 
 def default_state(urls: Sequence[str], parent: Path) -> Path:

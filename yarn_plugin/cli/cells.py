@@ -1,5 +1,6 @@
 """`yarn-plugin cells`: clusters of cells, checked, shown and replayed; whether a gang fits; what a change would do."""
 
+import getpass
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,12 +10,16 @@ from typing import Any, TypeVar
 import click
 
 from yarn_plugin import console
+from yarn_plugin.api.client import ArbiterClient, find_token
 from yarn_plugin.cells.cases import read_case
+from yarn_plugin.cells.discovery import find_cells, render
 from yarn_plugin.cells.file import read_cells
 from yarn_plugin.cells.findings import Finding, Replay
+from yarn_plugin.cells.node_faults import SeenNode, find_faults
 from yarn_plugin.cells.replay import follow, run_freely
 from yarn_plugin.cells.running import RunningFile, as_json, read_running
-from yarn_plugin.cli.options import json_option
+from yarn_plugin.cli.apps import arbiter_options
+from yarn_plugin.cli.options import json_option, rm_option
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Bind, Preempt, Reason, Wait
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import MAX_PRIORITY, PhysicalCell
@@ -26,9 +31,14 @@ from yarn_plugin.decide.mechanisms.buddy_cells.health import bad_cells
 from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import Reconfigured, reconfigure
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
-from yarn_plugin.errors import BadInputError
+from yarn_plugin.errors import BadInputError, os_reason
+from yarn_plugin.model.resources import GPU
+from yarn_plugin.observe.capabilities import probe
+from yarn_plugin.observe.nodes import parse_nodes
+from yarn_plugin.observe.resource_manager import ResourceManager, addresses
 from yarn_plugin.quantities import count
-from yarn_plugin.toml_files import FileError
+from yarn_plugin.toml_files import FileError, read_text
+from yarn_plugin.validation import one_of
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -77,18 +87,33 @@ def _running_option(command: _Command) -> _Command:
         "running_file",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Running gangs and bad nodes, as JSON (`show --json` writes such a file).  [default: nothing runs]",
+        help="Running gangs and bad nodes, as JSON (`show --json` and `running` write such files).  "
+        "[default: nothing runs]",
     )(command)
+
+
+def _arbiter_options(command: _Command) -> _Command:
+    pool = click.option("--pool", metavar="NAME", help="The pool.  [default: the only one that has virtual clusters]")
+    return arbiter_options(pool(command))
 
 
 @cells.command()
 @_FILE
+@click.option(
+    "--rm",
+    metavar="URL[,URL]",
+    help="Compare the nodes and their GPUs with those of this ResourceManager, too.",
+)
+@console.ca_option
 @json_option
-def check(file: Path, json_file: Path | None) -> None:
+def check(file: Path, rm: str | None, verify: str | bool, json_file: Path | None) -> int:
     """Check that all quotas in FILE can be served at once, whatever is used first.
 
     Prints, for each chain and level, how many cells there are, how many are pinned or assured to virtual clusters, and
     how many more could be. An infeasible quota is an error with the level and the number missing.
+
+    With --rm, exits with 1 if the ResourceManager reports fewer GPUs than FILE has, or does not know a node; or if
+    quotas have cells below nodes although NodeManagers choose the GPUs of containers themselves.
     """
     cluster = _cluster(file)
     rows = [row for state in cluster.chains.values() for row in _levels(state, cluster)]
@@ -102,6 +127,76 @@ def check(file: Path, json_file: Path | None) -> None:
     if json_file is not None:
         names = ("chain", "level", "type", "leaves", "cells", "pinned", "assured", "spare")
         console.write_json(json_file, {"levels": [dict(zip(names, row, strict=True)) for row in rows]})
+    return 0 if rm is None else _compare_with_manager(cluster, rm, verify)
+
+
+def _compare_with_manager(cluster: Cluster, rm: str, verify: str | bool) -> int:
+    manager = ResourceManager(addresses(rm), getpass.getuser(), verify=verify)
+    found = parse_nodes(manager.get("/nodes"))
+    seen = {node.host: SeenNode(node.capacity[GPU], is_broken=True) for node in found.broken.values()}
+    seen |= {node.host: SeenNode(node.capacity[GPU]) for node in found.values()}
+    faults = list(find_faults(cluster, seen))
+    for fault in faults:
+        console.out.print(str(fault), soft_wrap=True)
+    below = _quotas_below_nodes(cluster) if probe(manager).isolates_gpus else []
+    for where in below:
+        console.out.print(
+            f"{where}: NodeManagers choose the GPUs of containers here; quotas must be of nodes or larger cells",
+            soft_wrap=True,
+        )
+    if not faults and not below:
+        console.out.print(f"agrees with {manager.url}")
+    return 1 if below or any(fault.is_bad for fault in faults) else 0
+
+
+def _quotas_below_nodes(cluster: Cluster) -> list[str]:
+    return [
+        f"virtual_clusters.{name}.cells: type {root.type!r}"
+        for name, virtual in cluster.virtual.items()
+        for partition in virtual.partitions()
+        for root in {root.level: root for root in partition.cells.roots}.values()
+        if root.level < root.chain.node_level
+    ]
+
+
+@cells.command()
+@click.argument("file", type=click.Path(path_type=Path), default="cells.toml")
+@rm_option
+@click.option(
+    "--vc",
+    "clusters",
+    multiple=True,
+    metavar="NAME",
+    help="A virtual cluster; repeat it for several, which get equal parts.  [default: one, default]",
+)
+@click.option("--racks/--no-racks", default=True, help="Whether racks are cells, above nodes.  [default: they are]")
+@console.ca_option
+def init(file: Path, rm: str, clusters: tuple[str, ...], racks: bool, verify: str | bool) -> None:
+    """Write FILE (cells.toml) from the nodes, racks, labels and GPUs that a ResourceManager reports.
+
+    Each node label is a type of GPU. A gang stays in one chain: racks that differ in size are different chains, unless
+    --no-racks is given. An existing FILE is not replaced. Edit the quotas then, and `check` them.
+
+    \b
+    Example:
+      yarn-plugin cells init --rm http://rm:8088 --vc prod --vc research
+    """
+    if file.suffix.lower() != ".toml":
+        raise BadInputError("FILE", str(file), "must end in .toml")
+    names = clusters or ("default",)
+    if "" in names or len(set(names)) < len(names):
+        raise BadInputError("--vc", " ".join(names), "must be different names that are not empty")
+    manager = ResourceManager(addresses(rm), getpass.getuser(), verify=verify)
+    listed = parse_nodes(manager.get("/nodes"))
+    found = find_cells([*listed.values(), *listed.broken.values()], listed.partitions, racks)
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(render(found, names))
+    except FileExistsError:
+        raise BadInputError("FILE", str(file), "exists already; remove it, or choose another name") from None
+    except OSError as problem:
+        raise BadInputError("FILE", str(file), f"cannot be written ({os_reason(problem)})") from None
+    console.out.print(f"{file} written; `yarn-plugin cells check {file}` shows what it assures", soft_wrap=True)
 
 
 def _levels(state: ChainState, cluster: Cluster) -> Iterator[tuple[str, int, str, int, int, int, int, int]]:
@@ -327,13 +422,91 @@ def plan(new: Path, running_file: Path | None, json_file: Path | None) -> None:
     """
     made = _with_work(new, running_file)
     kept = len(made.allocator.cluster.gangs) - len(made.downgraded)
-    console.out.print(f"feasible; {count(kept, 'gang')} unchanged")
-    if made.downgraded:
-        console.out.print(f"opportunistic from then on: {', '.join(made.downgraded)}")
-    if made.unleased:
-        console.out.print(f"on GPUs that are no longer part of the cluster: {', '.join(made.unleased)}")
+    for line in _plan_lines(kept, made.downgraded, made.unleased):
+        console.out.print(line)
     if json_file is not None:
         console.write_json(json_file, {"downgraded": made.downgraded, "outside": made.unleased, "unchanged": kept})
+
+
+def _plan_lines(unchanged: int, downgraded: Sequence[str], outside: Sequence[str]) -> Iterator[str]:
+    yield f"feasible; {count(unchanged, 'gang')} unchanged"
+    if downgraded:
+        yield f"opportunistic from then on: {', '.join(downgraded)}"
+    if outside:
+        yield f"on GPUs that are no longer part of the cluster: {', '.join(outside)}"
+
+
+@cells.command()
+@_arbiter_options
+@json_option
+def running(
+    arbiter: str, token_file: Path | None, verify: str | bool, pool: str | None, json_file: Path | None
+) -> None:
+    """List the gangs that run on the cells of an arbiter, in the order in which they would keep them.
+
+    With --json, writes a file for --running of `show`, `fit` and `plan`. Needs the administrator's token.
+
+    \b
+    Example:
+      yarn-plugin cells running --token-file arbiter/admin.token --json running.json
+      yarn-plugin cells plan new.toml --running running.json
+    """
+    client = ArbiterClient(arbiter, find_token(token_file), verify)
+    found = client.get_cells(_pool(client, pool))
+    rows = [
+        (
+            one.gang,
+            one.virtual_cluster,
+            one.priority if any(pod.quota_types for pod in one.pods) else "opportunistic",
+            " ".join(f"{pod.node}[{','.join(pod.leaves)}]" for pod in one.pods),
+        )
+        for one in found.gangs
+    ]
+    console.out.print(console.table(None, ("gang", "virtual cluster", "priority", "cells"), rows))
+    if found.bad_nodes:
+        console.out.print(f"bad nodes: {', '.join(found.bad_nodes)}", soft_wrap=True)
+    if json_file is not None:
+        console.write_json(json_file, found.model_dump(include={"gangs", "bad_nodes"}))
+
+
+@cells.command()
+@click.argument("new", type=click.Path(path_type=Path))
+@_arbiter_options
+@json_option
+def apply(
+    new: Path, arbiter: str, token_file: Path | None, verify: str | bool, pool: str | None, json_file: Path | None
+) -> None:
+    """Replace the cells file of a running arbiter by NEW, which takes effect without a restart.
+
+    Does what `plan` shows: gangs for which the new quotas have no cells become opportunistic, and go on. Their
+    applications are told before: NEW takes effect after the notice (notice_s of the allocator's settings), or at once
+    if nobody is downgraded. To take a change back within the notice, apply the earlier file. NEW must have the format
+    of the present file. Needs the administrator's token.
+
+    \b
+    Example:
+      yarn-plugin cells apply new.toml --token-file arbiter/admin.token
+    """
+    read_cells(f"file {str(new)!r}", new)
+    client = ArbiterClient(arbiter, find_token(token_file), verify)
+    name = _pool(client, pool)
+    made = client.replace_cells(name, read_text(f"file {str(new)!r}", new))
+    for line in _plan_lines(made.unchanged, made.downgraded, made.outside):
+        console.out.print(line, soft_wrap=True)
+    when = f"in {made.in_s:g} s; their applications have been told" if made.in_s else "now"
+    console.out.print(f"pool {name}: in effect {when}", soft_wrap=True)
+    if json_file is not None:
+        console.write_json(json_file, made.model_dump())
+
+
+def _pool(client: ArbiterClient, given: str | None) -> str:
+    """The pool that is meant: of those that lease cells, the only one."""
+    if given is not None:
+        return given
+    pools = [pool.name for pool in client.get_cluster().pools if pool.controller == "ledger"]
+    if len(pools) != 1:
+        raise BadInputError("--pool", "", f"required: {one_of(pools)}" if pools else "the arbiter has no pool of cells")
+    return pools[0]
 
 
 @cells.command()

@@ -1,6 +1,7 @@
 """`yarn-plugin simulate`."""
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,7 @@ from click.core import ParameterSource
 from yarn_plugin import console
 from yarn_plugin.cli.options import json_option
 from yarn_plugin.cli.progress import progress_bar
+from yarn_plugin.cli.simulate_jobs import JobOptions, is_of_jobs, simulate_jobs
 from yarn_plugin.cli.simulate_training import Minutes, Seeds, TrainingOptions, is_training, simulate_training
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.simulator import Simulation
@@ -42,6 +44,9 @@ OF_TRAINING = (
 )
 """The parameters for workloads of training applications alone."""
 
+OF_JOBS = ("vcs", "load", "from_day", "days", "largest", "low_priority", "alpha")
+"""The parameters for workloads of jobs alone."""
+
 
 @click.command(context_settings=console.CONTEXT)
 @click.option(
@@ -51,8 +56,7 @@ OF_TRAINING = (
     "--cluster",
     "cluster_file",
     type=FILE,
-    required=True,
-    help="Nodes, pools, failures (TOML); or, for training, machines with GPUs.",
+    help="Nodes, pools, failures (TOML); or, for training, machines with GPUs. Needed but with --vcs and --load.",
 )
 @click.option(
     "--policy",
@@ -135,11 +139,28 @@ OF_TRAINING = (
     show_default=True,
     help="Training: unit of the times in a file of the Themis authors' simulator.",
 )
+@click.option("--vcs", type=FILE, help="Jobs: file of cells and virtual clusters, whose jobs a trace has.")
+@click.option(
+    "--load",
+    type=click.FloatRange(0, 100, min_open=True),
+    help="Jobs, instead of --vcs: each virtual cluster has as many nodes of 8 GPUs as its GPU time needs at this load.",
+)
+@click.option("--from-day", type=click.IntRange(0), default=0, show_default=True, help="Jobs: leave out earlier days.")
+@click.option("--days", type=click.IntRange(1), help="Jobs: leave out later days.  [default: none]")
+@click.option("--largest", type=click.IntRange(1), help="Jobs: only the virtual clusters with the most GPU time.")
+@click.option("--low-priority", is_flag=True, help="Jobs: those that wait run as opportunistic work meanwhile.")
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1),
+    default=0.3,
+    show_default=True,
+    help="Jobs on GPUs or cores: the share of users, those with the least progress, that is considered.",
+)
 @click.pass_context
 def simulate(
     context: click.Context,
     workload_file: Path,
-    cluster_file: Path,
+    cluster_file: Path | None,
     policy: str | None,
     seed: tuple[int, ...],
     json_file: Path | None,
@@ -158,6 +179,13 @@ def simulate(
     processes: int | None,
     profiles: Path | None,
     time_unit: str,
+    vcs: Path | None,
+    load: float | None,
+    from_day: int,
+    days: int | None,
+    largest: int | None,
+    low_priority: bool,
+    alpha: float,
 ) -> None:
     """Simulate a workload on a cluster: what the arbiter would do in a day, within seconds.
 
@@ -188,7 +216,27 @@ def simulate(
     themis-2. docs/training-workloads.md describes the files.
 
     The table shows times in minutes. rho: completion time relative to a fair part of the cluster, 1 or less if fair.
+
+    \b
+    Jobs of a trace in virtual clusters, beside quotas of GPUs and private clusters:
+      yarn-plugin simulate --policy cells,quota --vcs cells.toml --workload philly.csv
+      yarn-plugin simulate --policy cells,quota --load 0.9 --days 30 --workload philly.csv
+
+    later: jobs that wait more than a minute longer than in a private cluster, by how long in all, and at most.
+
+    \b
+    Jobs that run on a GPU or on cores, in the format of the AlloX authors' simulator:
+      yarn-plugin simulate --policy allox --cluster nodes.toml --workload jobs.txt
     """
+    of_jobs = JobOptions(vcs, load, days, from_day, largest, low_priority, alpha)
+    if is_of_jobs(workload_file, of_jobs):
+        names = tuple(dict.fromkeys((policy or ("cells" if of_jobs.is_of_cells else "allox")).split(",")))
+        _refuse(context, OF_TRAINING, "for training workloads only")
+        simulate_jobs(workload_file, cluster_file, names, of_jobs, json_file, report_file)
+        return
+    _refuse(context, OF_JOBS, "for jobs only, which --vcs or --load or a .txt workload is for")
+    if cluster_file is None:
+        raise BadInputError("--cluster", "", "must be a file of nodes, or the name of a cluster for training")
     if is_training(workload_file):
         if journal_file is not None:
             raise BadInputError("--journal", str(journal_file), "must be left out: simulations of training keep none")
@@ -201,14 +249,21 @@ def simulate(
         return
     # A workload that is wrong is named as such, whatever else is given.
     submissions = workloads.load(workload_file, installed_kinds(), seed[0])
-    for name in OF_TRAINING:
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            value = context.params[name]
-            raise BadInputError(f"--{name.replace('_', '-')}", value, "must be left out: for training workloads only")
+    _refuse(context, OF_TRAINING, "for training workloads only")
     if len(seed) > 1:
         raise BadInputError("--seed", ",".join(map(str, seed)), "must be one seed")
     about = f"{workload_file.name} on {cluster_file.name}, seed {seed[0]}"
     simulate_arbiter(submissions, about, cluster_file, policy, seed[0], json_file, journal_file, report_file)
+
+
+def _refuse(context: click.Context, options: Iterable[str], why: str) -> None:
+    """Raises:
+    BadInputError: one of these options is given.
+    """
+    for name in options:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            value = context.params[name]
+            raise BadInputError(f"--{name.replace('_', '-')}", value, f"must be left out: {why}")
 
 
 def simulate_arbiter(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from yarn_plugin.decide.allocators import allox, buddy_cells, job_rounds
+from yarn_plugin.decide.allocators import allox, buddy_cells, fifo, gpu_queues, job_rounds, shared_gpus
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, SetTimer, TellShare
 from yarn_plugin.decide.enforcement import read_leaves, weight_deadlines, write_weights
 from yarn_plugin.decide.events import (
@@ -17,6 +17,7 @@ from yarn_plugin.decide.events import (
     ManagerReached,
     NodeUseChanged,
     PartitionsChanged,
+    PoolReconfigured,
     Registered,
     Revised,
     Solved,
@@ -53,11 +54,13 @@ from yarn_plugin.model.causes import (
 )
 from yarn_plugin.model.share import Pool, Registration
 
+ALLOCATORS = (allox.KIND, buddy_cells.KIND, fifo.KIND, gpu_queues.KIND, job_rounds.KIND, shared_gpus.KIND)
+
 BUILT_IN = Registry(
     {kind.name: kind for kind in (share.KIND, lease.KIND, ledger.KIND)},
     {"max_min": max_min, "max_min_users": max_min_users},
     lease_policies=LEASE_POLICIES,
-    allocators={kind.name: kind for kind in (allox.KIND, buddy_cells.KIND, job_rounds.KIND)},
+    allocators={kind.name: kind for kind in ALLOCATORS},
 )
 """The built-in controllers, policies and allocators. Drivers add those of entry points (see `drive.registry`)."""
 
@@ -147,6 +150,8 @@ def _inputs(before: State, state: State, pool: Pool, event: Event) -> Iterator[I
                 yield Reconfigured()
             if pool.name in before.pool_states:
                 yield Restarted()
+        case PoolReconfigured(changed) if changed == pool and changed not in before.pools:
+            yield Reconfigured()
         case Vacated(app, _) | ContainersListed(app, _) if home_of(state, app) == pool:
             yield Outcome(app, "done", event) if isinstance(event, ContainersListed) else FromApp(app, event)
         case AppSaid(app, message) if app in state.registered and home_of(state, app) == pool:

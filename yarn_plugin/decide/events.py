@@ -24,6 +24,13 @@ class Configured:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolReconfigured:
+    """The administrator changed the parameters of a pool's controller while the arbiter runs."""
+
+    pool: Pool
+
+
+@dataclass(frozen=True, slots=True)
 class ManagerReached:
     """The ResourceManager responds (again), with these capabilities.
 
@@ -232,6 +239,7 @@ class Solved:
 
 Event = (
     Configured
+    | PoolReconfigured
     | ManagerReached
     | Looked
     | ManagerLost
@@ -260,6 +268,7 @@ Event = (
 
 TAGS: dict[str, type] = {
     "Configured": Configured,
+    "PoolReconfigured": PoolReconfigured,
     "ManagerReached": ManagerReached,
     "Looked": Looked,
     "ManagerLost": ManagerLost,

@@ -22,6 +22,7 @@ from yarn_plugin.decide.events import (
     NodesChanged,
     NodeUseChanged,
     PartitionsChanged,
+    PoolReconfigured,
     QueuesChanged,
     Registered,
     Revised,
@@ -58,6 +59,9 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
             state = replace(state, pools=pools, enforcement=kept, timer=None, looked=False, reconcile=reconcile,
                             topology=described, cells=None)  # fmt: skip
             return state, [cause.ArbiterStarted()]
+        case PoolReconfigured(changed):
+            pools = tuple(changed if pool.name == changed.name else pool for pool in state.pools)
+            return replace(state, pools=pools), []
         case ManagerReached(url, capabilities, looked):
             # It may have restarted without the weights: read them before writing.
             kept = replace(state.enforcement, unsure=bool(state.enforcement.written), retry_at=None, read_at=at)

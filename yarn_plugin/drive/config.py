@@ -269,3 +269,15 @@ def load(path: Path | None, registry: Registry = BUILT_IN) -> ArbiterConfig:
     context = {"registry": registry, "folder": path.parent}
     where = f"--config {str(path)!r}"
     return validate(ArbiterConfig, read_toml(where, path), where, context, keys_in="docs/operations.md")
+
+
+def cells_files(path: Path | None) -> dict[str, Path]:
+    """The cells files that a valid configuration file names, by pool."""
+    pools = () if path is None else read_toml(f"--config {str(path)!r}", path).get("pools", ())
+    named: dict[str, Path] = {}
+    for pool in pools:
+        parameters = pool.get("parameters") or {}
+        settings = parameters.get("settings") or {}
+        if path is not None and isinstance(settings, dict) and isinstance(settings.get("cells"), str):
+            named[pool["name"]] = path.parent / settings["cells"]
+    return named

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from yarn_plugin import files
-from yarn_plugin.drive.lease_simulator import SimulationError
+from yarn_plugin.drive.pool_simulation import SimulationError
 from yarn_plugin.drive.training_runs import TrainingRun, simulate
 from yarn_plugin.errors import ReportedError, describe, os_reason
 from yarn_plugin.simulation.themis_figures.case import LIAR, Case

@@ -2,18 +2,16 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
+from yarn_plugin.api.cells import CellsFiles
 from yarn_plugin.api.declaration import Tenants
 from yarn_plugin.api.refusals import Limits
 from yarn_plugin.api.registration import Users
@@ -27,9 +25,10 @@ from yarn_plugin.drive.config import LimitsSection
 from yarn_plugin.drive.daemon import Daemon, Stopped
 from yarn_plugin.drive.diagnostics import Diagnostics
 from yarn_plugin.drive.registry import journal_tags
-from yarn_plugin.errors import BadInputError, ReportedError
+from yarn_plugin.errors import ReportedError
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
+from yarn_plugin.serving.address import Address
 from yarn_plugin.serving.connections import MAX_HEAD_BYTES, Connections
 from yarn_plugin.serving.limits import BACKLOG, allowed_connections
 from yarn_plugin.serving.refusals import Refusals
@@ -40,61 +39,6 @@ log = logging.getLogger("yarn_plugin.arbiter")
 
 class ListenError(ReportedError):
     """The service cannot listen at its address."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listen:
-    """The address of the service, and its certificate."""
-
-    host: str
-    port: int
-    certificate: Path | None = None
-    key: Path | None = None
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
-
-    @property
-    def is_unspecified(self) -> bool:
-        """Whether it stands for all addresses of this machine."""
-        try:
-            return ipaddress.ip_address(self.host).is_unspecified
-        except ValueError:
-            return False
-
-    @property
-    def url(self) -> str:
-        """The address for clients."""
-        host = socket.getfqdn() if self.is_unspecified else f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
-
-
-def parse_listen(text: str, certificate: Path | None, key: Path | None) -> Listen:
-    """Read `--listen HOST:PORT`.
-
-    Raises:
-        BadInputError: it is malformed; or it is not on loopback and there is no certificate.
-    """
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
-        raise BadInputError("--listen", text, "must be HOST:PORT, such as 127.0.0.1:8780")
-    if (certificate is None) != (key is None):
-        given, missing = ("--tls-key", "--tls-cert") if certificate is None else ("--tls-cert", "--tls-key")
-        raise BadInputError(given, str(certificate or key), f"requires {missing}, too")
-    for name, file in (("--tls-cert", certificate), ("--tls-key", key)):
-        if file is not None and not file.is_file():
-            raise BadInputError(name, str(file), "no such file")
-    listen = Listen(host.strip("[]"), int(port), certificate, key)
-    if not listen.is_loopback and certificate is None:
-        raise BadInputError(
-            "--listen", text, "requires --tls-cert and --tls-key, or tokens would cross the network unencrypted"
-        )
-    return listen
 
 
 def limits_in_force(section: LimitsSection) -> Limits:
@@ -131,7 +75,7 @@ def log_limits(section: LimitsSection, limits: Limits) -> None:
 def http_server(
     daemon: Daemon,
     tokens: Tokens,
-    listen: Listen,
+    listen: Address,
     limits: Limits,
     refusals: Refusals,
     connections: Connections,
@@ -139,6 +83,7 @@ def http_server(
     users: Users,
     tenants: Tenants,
     registry: Registry,
+    cells_files: CellsFiles,
 ) -> uvicorn.Server:
     """The HTTP service of a daemon."""
     streams = Streams(daemon, limits.max_streams, Codec(journal_tags(registry)))
@@ -154,6 +99,7 @@ def http_server(
         connections=lambda: connections.open,
         ended=Stopped,
         registry=registry,
+        cells_files=cells_files,
     )
     service.router.lifespan_context = _publishing(daemon, streams)
     config = limited_config(
@@ -201,7 +147,7 @@ def _publishing(daemon: Daemon, streams: Streams) -> Callable[[FastAPI], context
 
 
 @contextlib.contextmanager
-def listening(listen: Listen) -> Iterator[socket.socket]:
+def listening(listen: Address) -> Iterator[socket.socket]:
     """A socket that listens at an address.
 
     Raises:

@@ -1,44 +1,26 @@
-"""The simulator of lease pools: a pool's own controller and solvers, with training applications in virtual time.
+"""Training applications on the leased GPUs of a pool, in virtual time: who holds which GPU, and what its jobs do.
 
-It has no YARN in it, so the controller knows of no containers: those of a lease are taken to start and leave at once,
-apart from the checkpoint that a moved job restores. So it can run months of a large cluster; `drive.simulator` has the
-rest of the arbiter and a simulated YARN.
+A job that is moved restores its checkpoint first; apart from that containers start and leave at once (see
+`pool_simulation`).
 """
 
-import math
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from heapq import heappop, heappush
 from operator import is_
 
 from yarn_plugin.decide.mechanisms.gang_placement import combined
-from yarn_plugin.decide.pools.commands import Ask, Command, Grant, LeaseEnded, Offer, Renew, Revoke, Solve
+from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Renew, Revoke
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.decide.pools.inputs import FromApp, Input
-from yarn_plugin.decide.pools.inputs import Outcome as CommandOutcome
-from yarn_plugin.decide.pools.view import View
-from yarn_plugin.drive.virtual_pool import VirtualPool
-from yarn_plugin.errors import ReportedError
+from yarn_plugin.decide.pools.inputs import FromApp
+from yarn_plugin.drive.pool_simulation import PoolSimulation, SimulationError
 from yarn_plugin.model.auction import Bid, EstimateRequest, GpuOffer, Release
 from yarn_plugin.model.gpus import Gpus
-from yarn_plugin.model.resources import GPU, Resources
+from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, Lease, Pool
 from yarn_plugin.simulation.leasing.application import JobProgress, TrainingApplication
 from yarn_plugin.simulation.leasing.job import RunningJob
 from yarn_plugin.simulation.leasing.layout import GpuIds, Layout
 from yarn_plugin.simulation.leasing.outcome import Holding, JobOutcome, Round, TrainingOutcome
-
-MAX_INPUTS_AT_ONCE = 1_000_000
-"""Inputs of one moment, after which the controller is taken to be in a loop."""
-
-STUCK_AFTER = 86_400.0
-"""Seconds with nothing but the controller's timers, after which the remaining applications will never end."""
-
-
-class SimulationError(ReportedError):
-    """A simulation cannot go on: the controller leased a GPU twice, loops, or leaves applications waiting forever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,27 +142,18 @@ class LeaseSimulation:
         keeps_holdings: bool = False,
         on_ended: Callable[[int], None] = lambda count: None,
     ) -> None:
-        self._pool, self._layout = VirtualPool(pool, registry), layout
-        self._queue = pool.queue
+        self._layout, self._queue = layout, pool.queue
+        self.engine = PoolSimulation(pool, registry, layout.topology, self, solve_s)
         self._arrivals = sorted(arrivals, key=lambda one: one.at)
-        self._checkpoint_s, self._solve_s, self._keeps_holdings = checkpoint_s, solve_s, keeps_holdings
-        self._on_ended = on_ended
-        self._solvers = registry.solvers()
-        self._tags = {kind: tag for tag, kind in registry.tags().items()}
-        self._view = View(capacity=Resources.of({GPU: len(layout.gpus)}), topology=layout.topology, steering=True)
-        self._shown = self._view.only(self._pool.reads)
-        self._agenda: list[tuple[float, int, Callable[[float], None]]] = []
-        self._added = self._left = 0
+        self._checkpoint_s, self._keeps_holdings, self._on_ended = checkpoint_s, keeps_holdings, on_ended
+        self._left = len(self._arrivals)
         self._runs: dict[str, _Run] = {}
         self._changed: dict[str, _Run] = {}
-        self._claims_changed = False
-        self._inputs: deque[Input] = deque()
         self._releases: list[FromApp] = []
         self._owner: dict[str, tuple[Arrival, float]] = {}
         self._holdings: list[Holding] = []
         self._outcomes: list[JobOutcome] = []
         self._rounds: dict[int, _RoundCount] = {}
-        self._now = 0.0
 
     def run(self) -> TrainingOutcome:
         """Run until all applications have ended, or nothing more would ever happen.
@@ -188,32 +161,14 @@ class LeaseSimulation:
         Raises:
             SimulationError: the controller leases a GPU twice, or loops.
         """
-        self._left = len(self._arrivals)
         for number, arrival in enumerate(self._arrivals):
-            self._put(arrival.at, self._arriving(arrival, number))
-        self._carry_out(self._pool.start(self._shown, 0.0))
-        self._settle()
-        progress_at = 0.0
-        while self._left and self._now < progress_at + STUCK_AFTER:
-            due, timer = self._next_action(), self._pool.next_due()
-            if min(due, timer) == math.inf:
-                break
-            if timer <= due:
-                self._now = timer
-                self._carry_out(self._pool.fire(self._shown, timer))
-            else:
-                self._now = progress_at = due
-                while self._next_action() == due:
-                    heappop(self._agenda)[2](due)
-            self._drain()
-            # What happens at one moment is one change: a lease that ends and is won back moves nothing.
-            if min(self._next_action(), self._pool.next_due()) > self._now:
-                self._settle()
-            progress_at = self._now if self._agenda else progress_at
+            self.engine.put(arrival.at, self._arriving(arrival, number))
+        self.engine.run()
         return self._outcome()
 
-    def _next_action(self) -> float:
-        return self._agenda[0][0] if self._agenda else math.inf
+    def is_done(self) -> bool:
+        """Whether all applications have ended."""
+        return not self._left
 
     # Applications.
 
@@ -224,7 +179,7 @@ class LeaseSimulation:
         claim = Claim(arrival.app, arrival.weight, None, Resources(), tenant=arrival.user, arrived_at=at,
                       yarn_app=f"application_1_{number:06d}", queue=f"{self._queue}.{arrival.app}")  # fmt: skip
         run = self._runs[arrival.app] = _Run(arrival, number, arrival.make(), claim)
-        self._claims_changed = True
+        self.engine.revise()
         self._read_goals(at, run)
 
     def _read_goals(self, at: float, run: _Run) -> None:
@@ -251,7 +206,7 @@ class LeaseSimulation:
     def _end(self, run: _Run) -> None:
         self._outcomes += _outcomes(run)
         del self._runs[run.arrival.app]
-        self._claims_changed = True
+        self.engine.revise()
         self._left -= 1
         self._on_ended(len(self._arrivals) - self._left)
 
@@ -265,92 +220,51 @@ class LeaseSimulation:
                 run.application.reached(at, name)
         self._read_goals(at, run)
 
-    # What the controller is given.
+    # What the controller is told, and commands.
 
-    def _drain(self) -> None:
-        """Give the controller all that waits for it at this moment."""
-        for _ in range(MAX_INPUTS_AT_ONCE):
-            if self._claims_changed:
-                self._see()
-            elif self._inputs:
-                self._carry_out(self._pool.take(self._shown, self._now, self._inputs.popleft()))
-            else:
-                return
-        raise SimulationError(f"the controller of the pool does not come to rest at {self._now:.0f} s")
+    def claims(self) -> tuple[Claim, ...]:
+        """Of the applications that have arrived and not ended."""
+        return tuple(run.claim for run in self._runs.values())
 
-    def _see(self) -> None:
-        self._claims_changed = False
-        self._view = replace(self._view, claims=tuple(run.claim for run in self._runs.values()))
-        shown = self._view.only(self._pool.reads)
-        if shown != self._shown:
-            self._shown = shown
-            self._carry_out(self._pool.see(shown, self._now))
-
-    # What the controller commands.
-
-    def _carry_out(self, commands: Sequence[Command]) -> None:
-        for command in commands:
-            match command:
-                case Solve(name, problem):
-                    self._solve(name, problem)
-                case Ask(_, app, question):
-                    self._question(app, question)
-                case Offer(_, app, offer):
-                    self._question(app, offer)
-                case Grant(_, app, leases):
-                    self._grant(app, leases)
-                case Renew(_, app, lease, until):
-                    if held := self._lease(app, lease):
-                        held.lease = replace(held.lease, until=until)
-                case Revoke() if command.by <= self._now:
-                    self._vacate(command)
-                case Revoke():
-                    self._put(command.by, partial(self._vacate, command))
-                case LeaseEnded():
-                    self._drop(command)
-                case _:
-                    pass
-
-    def _solve(self, name: str, problem: object) -> None:
-        result = self._solvers[self._tags[type(problem)]](problem)
-        outcome = CommandOutcome(name, "done", result)
-        if self._solve_s:
-            self._put(self._now + self._solve_s, lambda at: self._inputs.append(outcome))
-        else:
-            self._inputs.append(outcome)
-
-    def _question(self, app: str, question: object) -> None:
+    def answer(self, app: str, question: object) -> object | None:
+        """The application's, which counts in a round."""
         run = self._runs.get(app)
         if run is None:
-            return
-        answer = run.application.answer(self._now, question, run.progress(self._now))
+            return None
+        answer = run.application.answer(self.engine.now, question, run.progress(self.engine.now))
         if isinstance(question, EstimateRequest | GpuOffer):
-            count = self._rounds.setdefault(question.round, _RoundCount(self._now))
+            count = self._rounds.setdefault(question.round, _RoundCount(self.engine.now))
             count.asked += isinstance(question, EstimateRequest)
             count.offered += isinstance(question, GpuOffer)
             count.bidders += isinstance(answer, Bid) and bool(answer.rows)
-        if answer is not None:
-            self._inputs.append(FromApp(app, answer))
+        return answer
 
-    def _grant(self, app: str, leases: Sequence[Lease]) -> None:
-        run = self._runs.get(app)
+    def granted(self, command: Grant) -> None:
+        """An application may use the GPUs of these leases."""
+        run = self._runs.get(command.app)
         if run is None:
             return
-        for lease in leases:
+        for lease in command.leases:
             run.leases[lease.id] = _Held(lease, frozenset(holding.cell for holding in lease.holdings))
-        self._changed[app] = run
+        self._changed[command.app] = run
+
+    def renewed(self, command: Renew) -> None:
+        """A lease goes on."""
+        if held := self._lease(command.app, command.lease):
+            held.lease = replace(held.lease, until=command.until)
 
     def _lease(self, app: str, lease: str) -> _Held | None:
         run = self._runs.get(app)
         return None if run is None else run.leases.get(lease)
 
-    def _vacate(self, revoke: Revoke, at: float = 0.0) -> None:
+    def revoked(self, revoke: Revoke) -> None:
+        """GPUs are used no longer."""
         held = self._lease(revoke.app, revoke.lease)
         if held is not None:
             held.vacated |= held.gpus.intersection(revoke.cells or held.gpus)
             self._changed[revoke.app] = self._runs[revoke.app]
 
-    def _drop(self, ended: LeaseEnded) -> None:
+    def ended(self, ended: LeaseEnded) -> None:
         """The GPUs of a lease that have ended are no longer its own; a lease without any is gone."""
         held = self._lease(ended.app, ended.lease)
         if held is None:
@@ -362,14 +276,15 @@ class LeaseSimulation:
 
     # What follows for jobs, once all that happens at a moment has happened.
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Divide the GPUs of every application whose leases or jobs changed among its jobs."""
         while self._changed or self._releases:
             changed = sorted(self._changed.values(), key=lambda run: run.number)
             self._changed = {}
             self._track(changed)
             # Only now are these GPUs no longer in use.
-            self._inputs += self._releases
+            for release in self._releases:
+                self.engine.send(release)
             self._releases = []
             for run in changed:
                 if run.arrival.app in self._runs:
@@ -377,7 +292,7 @@ class LeaseSimulation:
                     if run.lost_jobs:
                         run.lost_jobs = False
                         self._give_back(run, places)
-            self._drain()
+            self.engine.drain()
 
     def _track(self, changed: Sequence[_Run]) -> None:
         """Check that no GPU is leased twice, and record who held which."""
@@ -387,21 +302,21 @@ class LeaseSimulation:
                 self._release(gpu)
         for run, gpus in wanted:
             for gpu in sorted(gpus - run.gpus):
-                owner = self._owner.setdefault(gpu, (run.arrival, self._now))[0]
+                owner = self._owner.setdefault(gpu, (run.arrival, self.engine.now))[0]
                 if owner is not run.arrival:
                     raise SimulationError(
-                        f"GPU {gpu} is leased to {owner.app} and to {run.arrival.app} at {self._now:.0f} s"
+                        f"GPU {gpu} is leased to {owner.app} and to {run.arrival.app} at {self.engine.now:.0f} s"
                     )
             run.gpus = gpus
 
     def _release(self, gpu: str) -> None:
         owner, since = self._owner.pop(gpu)
         if self._keeps_holdings:
-            self._holdings.append(Holding(gpu, owner.app, owner.group, since, self._now))
+            self._holdings.append(Holding(gpu, owner.app, owner.group, since, self.engine.now))
 
     def _place(self, run: _Run) -> dict[str, Gpus]:
         """Run its jobs on what it holds, and come back when the first of them reaches its goal."""
-        at, places = self._now, self._division(run)
+        at, places = self.engine.now, self._division(run)
         run.stands_still = False
         # First take, then give, as the containers of two jobs cannot share a GPU.
         ends = []
@@ -414,7 +329,7 @@ class LeaseSimulation:
                     ends.append(end)
         run.wake += 1
         if ends:
-            self._put(max(min(ends), at), self._waking(run, run.wake))
+            self.engine.put(max(min(ends), at), self._waking(run, run.wake))
         return places
 
     def _give_back(self, run: _Run, places: dict[str, Gpus]) -> None:
@@ -446,7 +361,7 @@ class LeaseSimulation:
                 found[job] = combined(found[job], counts) if job in found else counts
         if free := found.pop("", None):
             machines = self._layout.within(free)
-            found |= dict(run.application.divide(self._now, machines, run.progress(self._now)))
+            found |= dict(run.application.divide(self.engine.now, machines, run.progress(self.engine.now)))
         return found
 
     def _waking(self, run: _Run, number: int) -> Callable[[float], None]:
@@ -456,13 +371,9 @@ class LeaseSimulation:
 
         return wake
 
-    def _put(self, at: float, action: Callable[[float], None]) -> None:
-        self._added += 1
-        heappush(self._agenda, (at, self._added, action))
-
     def _outcome(self) -> TrainingOutcome:
         for run in self._runs.values():
-            run.progress(self._now)
+            run.progress(self.engine.now)
             self._outcomes += _outcomes(run)
         for gpu in sorted(self._owner):
             self._release(gpu)
@@ -471,7 +382,7 @@ class LeaseSimulation:
             for number, count in sorted(self._rounds.items())
         )
         return TrainingOutcome(len(self._layout.gpus), tuple(self._outcomes), rounds, tuple(self._holdings),
-                               self._now, len(self._runs))  # fmt: skip
+                               self.engine.now, len(self._runs))  # fmt: skip
 
 
 def _outcomes(run: _Run) -> Iterator[JobOutcome]:

@@ -5,15 +5,17 @@ import getpass
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 
 from yarn_plugin.act.ownership import Ownership, claim, identity, is_arbiter_at
+from yarn_plugin.api.cells import CellsFiles
 from yarn_plugin.api.tokens import Tokens
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.drive.config import ArbiterConfig
 from yarn_plugin.drive.daemon import Daemon
 from yarn_plugin.drive.diagnostics import Diagnostics
-from yarn_plugin.drive.http_server import Listen, http_server, limits_in_force, listening, log_limits
+from yarn_plugin.drive.http_server import http_server, limits_in_force, listening, log_limits
 from yarn_plugin.drive.registry import INSTALLED
 from yarn_plugin.drive.state_folder import make_private, write_address
 from yarn_plugin.drive.topology import load_topology
@@ -24,6 +26,7 @@ from yarn_plugin.observe.capabilities import probe
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 from yarn_plugin.observe.translate import queues
 from yarn_plugin.quantities import count
+from yarn_plugin.serving.address import Address
 from yarn_plugin.serving.connections import Connections, CountingListener
 from yarn_plugin.serving.refusals import Refusals
 
@@ -37,13 +40,14 @@ class MissingQueueError(ReportedError):
 def serve(
     urls: list[str],
     config: ArbiterConfig,
-    listen: Listen,
+    listen: Address,
     state_dir: Path,
     ready: Callable[[str, Path], None],
     verify: str | bool = True,
     accept_loss: bool = False,
     registry: Registry = BUILT_IN,
     registry_at: str = INSTALLED,
+    cells_files: CellsFiles = MappingProxyType({}),
 ) -> None:
     """Run the arbiter until SIGTERM or Ctrl-C.
 
@@ -53,6 +57,7 @@ def serve(
         accept_loss: start although records after a damaged part of the journal are lost.
         registry: the installed controllers and policies.
         registry_at: where a worker process finds the same registry, as `module:attribute`.
+        cells_files: of the pools whose cells file may be replaced.
 
     Raises:
         FileError: the topology file cannot be used.
@@ -75,7 +80,7 @@ def serve(
     make_private(state_dir)
     limits = limits_in_force(config.limits)
     with listening(listen) as opened:
-        listen = Listen(listen.host, opened.getsockname()[1], listen.certificate, listen.key)
+        listen = Address(listen.host, opened.getsockname()[1], listen.certificate, listen.key)
         me, parents = identity(state_dir), [pool.queue for pool in pools]
 
         def claim_queues() -> Ownership | None:
@@ -108,7 +113,7 @@ def serve(
             asking = Diagnostics(managers)
             users, tenants = config.users, config.tenants
             server = http_server(
-                daemon, tokens, listen, limits, refusals, connections, asking, users, tenants, registry
+                daemon, tokens, listen, limits, refusals, connections, asking, users, tenants, registry, cells_files
             )
             write_address(state_dir, listen.url)
             ready(listen.url, tokens.admin_file)

@@ -12,7 +12,8 @@ from typing import Literal
 
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
 from yarn_plugin.decide.pools.lease.settings import RULES, THEMIS, Entitlement, LeaseSettings
-from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation, SimulationError
+from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation
+from yarn_plugin.drive.pool_simulation import SimulationError
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.errors import ReportedError, describe
 from yarn_plugin.model.resources import GPU

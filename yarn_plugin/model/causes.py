@@ -410,6 +410,15 @@ class CellsReconfigured:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaReduced:
+    """A gang (a `job`) becomes opportunistic: the new quota of its virtual cluster has no cells for it."""
+
+    job: str
+    virtual_cluster: str
+    kind: Literal["quota-reduced"] = "quota-reduced"
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseRound:
     """A round in which GPUs were leased (Themis, thesis section 3.4.2.2).
 
@@ -567,6 +576,7 @@ LeaseCause = (
     | PoolSuperseded
     | Evicted
     | CellsReconfigured
+    | QuotaReduced
     | LeasePlaced
     | LeaseDropped
     | LeaseReplaced

@@ -79,6 +79,7 @@ class GpuPart:
     """What a pod needs of a GPU that it may share, as fractions of that GPU.
 
     `memory`: what it needs at all times; `peak_memory`: at times, with `peak_probability`, and independently of others.
+    `kind`: of its training, by which interference is known; empty: of none that is known.
     Source: OJPP section 3.2, where the peak is the base plus the opportunistic memory.
     """
 
@@ -86,6 +87,7 @@ class GpuPart:
     memory: float
     peak_memory: float
     peak_probability: float
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

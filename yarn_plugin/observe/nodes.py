@@ -103,7 +103,7 @@ def _node(node: dict[str, Json]) -> ListedNode | None:
     except UnreadableItemError:
         capacity = Resources()
     broken = Node(node["id"], fields.text(node, "rack") if isinstance(rack, str) else "", capacity)
-    return ListedNode(broken, state, heartbeat)
+    return ListedNode(broken, state, heartbeat, partition=_partition(node))
 
 
 def _partition(node: dict[str, Json]) -> str:

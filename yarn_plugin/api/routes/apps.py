@@ -14,7 +14,7 @@ from yarn_plugin.decide import events
 from yarn_plugin.decide.membership import home_of
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.cluster import YarnApp
-from yarn_plugin.model.share import Registration
+from yarn_plugin.model.share import Job, Registration
 
 router = APIRouter(prefix="/v1/apps", route_class=StrictRoute)
 
@@ -91,7 +91,13 @@ async def declare(app: AppId, request: Jobs, access: Allowed, backend: Shared) -
     """
     state = backend.arbiter.state
     known = access.find_registration(state, app)
-    event = declaration.check(known, request, None if access.is_admin else backend.tenants)
+    pool = next((one for one in state.pools if one.name == known.pool), None)
+
+    def check_job(job: Job) -> None:
+        if pool is not None:
+            backend.check_job(pool, job)
+
+    event = declaration.check(known, request, None if access.is_admin else backend.tenants, check_job)
     if not declaration.is_declared(state, event):
         await backend.decide(event, known.user)
     state = backend.arbiter.state

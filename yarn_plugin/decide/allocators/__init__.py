@@ -10,7 +10,8 @@ checks for every allocator:
 2. A plan is about what is so now, which `seen` shows, plans of the same moment included. It may place a lease on free
    cells, or on cells that leases are leaving: it starts when they are vacated. Cells that a lease keeps, that another
    one waits for, that are broken or not the pool's, are refused (`PlanError`), and nothing of such a plan happens.
-3. The parts of a plan are executed in this order: withdraw, keep, reclass, drop, place, ask, solve, wake. A part that
+3. The parts of a plan are executed in this order: withdraw, keep, reclass, announce, drop, place, ask,
+   solve, wake. A part that
    names a lease which has ended meanwhile does nothing.
 4. An allocator names its leases itself: a key is never used again. Ids that applications see are the ledger's.
 5. Every placed lease ends exactly once: it is withdrawn, or an event says so (`Freed.is_over`). `Started` comes when
@@ -39,6 +40,7 @@ from typing import Any, Protocol
 from yarn_plugin.decide.allocators.happenings import What
 from yarn_plugin.decide.allocators.plan import Plan
 from yarn_plugin.decide.allocators.seen import Seen
+from yarn_plugin.model.share import Job
 
 
 class Allocator(Protocol):
@@ -63,6 +65,7 @@ class AllocatorKind:
 
     `make`: from its parameters, and all kinds by name (for hosts). `parameters`: their type, a frozen dataclass, or
     None. `tags`, `messages`, `solvers`, `check`: as of a kind of controller (see `decide.pools.controller.Kind`).
+    `check_job`: raises BadInputError for a declared job that is wrong with these parameters.
     """
 
     name: str
@@ -72,3 +75,4 @@ class AllocatorKind:
     messages: frozenset[str] = frozenset()
     solvers: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
     check: Callable[[Any, str, object], None] = lambda state, app, message: None
+    check_job: Callable[[Any, Job], None] = lambda parameters, job: None

@@ -154,7 +154,7 @@ class Allox:
                 return state, Plan(wake=wakes)
             state = replace(state, round=state.round + 1, is_solving=True)
             return state, Plan(
-                solve=Solve(f"round {state.round}", queue), wake=wakes, idle=seen.everywhere(Idle.DECIDING)
+                solve=(Solve(f"round {state.round}", queue),), wake=wakes, idle=seen.everywhere(Idle.DECIDING)
             )
         state, places = self._start(state, seen, jobs, machines, solve(queue).jobs)
         return state, Plan(place=places, wake=wakes, idle=_idle(seen, jobs))

@@ -11,15 +11,18 @@ YARN's applications add:
 - Leases that YARN does not place in time come back; their claim is tried again after `retry_s`, or when it is revised.
 - A pod that gave its cells back does not return while its gang runs; one that lost its node returns with it.
 - A gang whose eviction is no longer needed is spared, if all of its pods still run.
+- A new configuration that downgrades gangs takes effect `notice_s` after their applications have been told.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.allocators.cells import Cells
+from yarn_plugin.decide.allocators.cells_report import CellsReport, Reports
 from yarn_plugin.decide.allocators.happenings import (
     Began,
     Broken,
@@ -35,7 +38,19 @@ from yarn_plugin.decide.allocators.happenings import (
     What,
     name_of,
 )
-from yarn_plugin.decide.allocators.plan import Drop, Holding, Idle, Keep, Place, Plan, Reclass, Wake, Withdraw
+from yarn_plugin.decide.allocators.plan import (
+    Announce,
+    Drop,
+    Holding,
+    Idle,
+    Keep,
+    Place,
+    Plan,
+    Reclass,
+    Wake,
+    Withdraw,
+)
+from yarn_plugin.decide.allocators.pods import pods_by_size
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator as Mechanism
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
@@ -47,14 +62,16 @@ from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Request, Stage
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import check_quick
 from yarn_plugin.decide.mechanisms.buddy_cells.low_priority import Waiting, start_in_turn
 from yarn_plugin.decide.mechanisms.buddy_cells.promotion import promote_all
+from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import (
+    Reconfigured as NewConfiguration,
+)
 from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import reconfigure
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.model.causes import CellsReconfigured, Evicted
+from yarn_plugin.model.causes import Cause, CellsReconfigured, Evicted, QuotaReduced
 from yarn_plugin.model.journaled import Mutable, Tagged
-from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Claim, LeaseClass
 from yarn_plugin.validation import one_of
 
@@ -64,7 +81,7 @@ class BuddyCellsSettings:
     """`cells`: the cluster and its virtual clusters. `default_cluster`: that of tenants without one; empty: they wait.
 
     `weights`: of tenants, for opportunistic work; 1 where absent. `promotes`: opportunistic work becomes guaranteed
-    where its virtual cluster has room for it. `retry_s`: see the module.
+    where its virtual cluster has room for it. `retry_s`, `notice_s`: see the module.
     """
 
     cells: ClusterSpec
@@ -72,6 +89,7 @@ class BuddyCellsSettings:
     weights: Mapping[str, float] = field(default_factory=dict)
     promotes: bool = True
     retry_s: float = 60.0
+    notice_s: float = 30.0
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -87,6 +105,8 @@ class BuddyCellsSettings:
                 raise BadInputError(f"weights.{tenant}", weight, "must be a number above 0")
         if not 0 < self.retry_s < math.inf:
             raise BadInputError("retry_s", self.retry_s, "must be a number of seconds above 0")
+        if not 0 <= self.notice_s < math.inf:
+            raise BadInputError("notice_s", self.notice_s, "must be a number of seconds, at least 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +124,8 @@ class Placed:
 @dataclass(frozen=True, slots=True)
 class BuddyCellsState:
     """`cluster`: who holds which leaf (a `CellsState`). `placed`: by the gang's name. `turns`: the opportunistic claims
-    that wait. `waits`: why each claim without leases waits. `resting`: until when claims are not tried, by gang."""
+    that wait. `waits`: why each claim without leases waits. `resting`: until when claims are not tried, by gang.
+    `announced`: the gangs that a new configuration will downgrade, as their applications know."""
 
     cluster: Annotated[object, Tagged()]
     counter: int = 0
@@ -112,6 +133,7 @@ class BuddyCellsState:
     turns: tuple[Waiting, ...] = ()
     waits: Mapping[str, str] = field(default_factory=dict)
     resting: Mapping[str, float] = field(default_factory=dict)
+    announced: tuple[str, ...] = ()
 
     def parts(self) -> tuple[Mutable, ...]:
         """The mutable part."""
@@ -130,6 +152,9 @@ NO_CLUSTER = "no virtual cluster"
 REJECTED = "rejected"
 """Why a claim waits that asks for what does not exist."""
 
+RECONFIGURE = "reconfigure"
+"""The key of the time at which a new configuration takes effect. Other keys are names of gangs, which have a /."""
+
 _IDLE: dict[str, Idle] = {
     Reason.NO_ROOM: Idle.QUOTA,
     Reason.NEVER_FITS: Idle.TOO_FEW,
@@ -145,13 +170,15 @@ class BuddyCells:
     def __init__(self, settings: BuddyCellsSettings) -> None:
         self._settings = settings
         self._gpus: tuple[Cells, Cluster, dict[PhysicalCell, str]] | None = None
+        self._reports = Reports()
 
     def initial_state(self) -> BuddyCellsState:
         """An empty cluster."""
         return BuddyCellsState(CellsState(Cluster(self._settings.cells)))
 
-    def report(self, state: BuddyCellsState) -> None:
-        """None so far."""
+    def report(self, state: BuddyCellsState) -> CellsReport:
+        """Who holds which leaves, for other threads."""
+        return self._reports.of(state.cells.cluster, lambda name: _number(state.placed[name].keys))
 
     def propose(self, state: BuddyCellsState, seen: Seen, what: What) -> tuple[BuddyCellsState, Plan]:
         """Learn what happened, then place whatever fits."""
@@ -162,9 +189,9 @@ class BuddyCells:
             case Began() | Restarted():
                 call.learn_health(call.cluster.forest.nodes)
             case Reconfigured():
-                call.reconfigure()
-                call.gpus = self._leaf_gpus(call.state(), seen)
-                call.learn_health(call.cluster.forest.nodes)
+                call.take_configuration(is_due=False)
+            case Due(key) if key == RECONFIGURE:
+                call.take_configuration(is_due=True)
             case Changed(claims, cells):
                 call.learn_health(_hosts(seen.cells, cells, call.cluster))
                 call.revise(claims)
@@ -178,6 +205,9 @@ class BuddyCells:
                 call.free(freed, is_broken=True)
             case Due(gang):
                 call.resting.pop(gang, None)
+        if call.cluster is not state.cells.cluster:
+            call.gpus = self._leaf_gpus(call.state(), seen)
+            call.learn_health(call.cluster.forest.nodes)
         call.serve()
         check_quick(call.cluster)
         return call.state(), call.plan()
@@ -198,7 +228,7 @@ class _Deciding:
     ) -> None:
         self._settings, self._seen, self.gpus = settings, seen, gpus
         self._cells = state.cells
-        self._counter, self._turns = state.counter, state.turns
+        self._counter, self._turns, self._announced = state.counter, state.turns, state.announced
         self._placed, self._waits, self.resting = dict(state.placed), dict(state.waits), dict(state.resting)
         self._gang_of = {key: name for name, placed in state.placed.items() for key in placed.keys if key}
         self._withdraw: list[Withdraw] = []
@@ -206,6 +236,7 @@ class _Deciding:
         self._keep: list[Keep] = []
         self._place: list[Place] = []
         self._reclass: list[Reclass] = []
+        self._announce: list[Announce] = []
         self._wake: list[Wake] = []
         self._refused: dict[tuple[Request, tuple[str, ...]], str] = {}
 
@@ -220,7 +251,9 @@ class _Deciding:
 
     def state(self) -> BuddyCellsState:
         """The state after the call."""
-        return BuddyCellsState(self._cells, self._counter, self._placed, self._turns, self._waits, self.resting)
+        return BuddyCellsState(
+            self._cells, self._counter, self._placed, self._turns, self._waits, self.resting, self._announced
+        )
 
     def plan(self) -> Plan:
         """What is to be done."""
@@ -228,6 +261,7 @@ class _Deciding:
             withdraw=tuple(self._withdraw),
             drop=tuple(self._drop),
             reclass=tuple(self._reclass),
+            announce=tuple(self._announce),
             keep=tuple(self._keep),
             place=tuple(self._place),
             wake=tuple(self._wake),
@@ -253,19 +287,48 @@ class _Deciding:
             if claim not in self._seen.claims:
                 self._waits.pop(name, None)
 
-    def reconfigure(self) -> None:
-        """Let the gangs hold their leaves in the new configuration, guaranteed and older ones first.
+    def take_configuration(self, is_due: bool) -> None:
+        """Use the configured cells from now on; or, if they downgrade gangs, once their applications had notice.
+
+        The notice begins anew with each change of the configuration.
+        """
+        is_new = self.cluster.spec != self._settings.cells
+        after = self._reconfigured() if is_new else None
+        losers = set(after.downgraded if after is not None else ())
+        waits = bool(losers) and not is_due and self._settings.notice_s > 0
+        if waits:
+            self._tell_before(losers, "opportunistic", self._seen.at + self._settings.notice_s)
+        self._tell_before(set(self._announced) - losers, "guaranteed", self._seen.at)
+        self._wake.append(Wake(RECONFIGURE, self._seen.at + self._settings.notice_s if waits else None))
+        self._announced = tuple(sorted(losers)) if waits else ()
+        if after is not None and not waits:
+            self._reconfigure(after, losers)
+
+    def _tell_before(self, gangs: Iterable[str], kind: LeaseClass, at: float) -> None:
+        for name in sorted(gangs):
+            gang, placed = self.cluster.gangs.get(name), self._placed.get(name)
+            if gang is None or placed is None or placed.is_evicted or placed.kind == "opportunistic":
+                continue
+            cause = QuotaReduced(placed.claim[1], gang.request.cluster) if kind == "opportunistic" else None
+            self._announce += [Announce(key, kind, at, cause) for key in placed.keys if key]
+
+    def _reconfigured(self) -> NewConfiguration:
+        """What the gangs that run would hold in the new configuration, guaranteed and older ones first."""
+        running = [gang for gang in self.cluster.gangs.values() if gang.stage is not Stage.PREEMPTING]
+        order = sorted(running, key=lambda gang: (-gang.priority, _number(self._placed[gang.name].keys)))
+        bad = sorted({node.address for nodes in self.cluster.bad.values() for node in nodes})
+        return reconfigure(self._settings.cells, [record_of(gang) for gang in order], bad)
+
+    def _reconfigure(self, after: NewConfiguration, losers: Collection[str]) -> None:
+        """Use a new configuration.
 
         Leases of leaves that are no longer part of it are dropped, and evictions that have begun go on.
         """
-        gangs = self.cluster.gangs
-        for name in [name for name, gang in gangs.items() if gang.stage is Stage.PREEMPTING]:
+        for name in [name for name, gang in self.cluster.gangs.items() if gang.stage is Stage.PREEMPTING]:
             self._cancel(name)
-        order = sorted(gangs.values(), key=lambda gang: (-gang.priority, _number(self._placed[gang.name].keys)))
-        slots = {gang.name: gang.slots for gang in order}
-        bad = sorted({node.address for nodes in self.cluster.bad.values() for node in nodes})
-        after = reconfigure(self._settings.cells, [record_of(gang) for gang in order], bad)
+        slots = {gang.name: gang.slots for gang in self.cluster.gangs.values()}
         self._cells = CellsState(after.allocator.cluster)
+        self._tell_classes({name: QuotaReduced(self._placed[name].claim[1], self._cluster_of(name)) for name in losers})
         for name, pods in slots.items():
             gang = self.cluster.gangs.get(name)
             if gang is None:
@@ -354,7 +417,7 @@ class _Deciding:
 
     def _request(self, name: str, claim: Claim) -> Request | None:
         cluster = _cluster_of(claim, self.cluster.virtual) or self._settings.default_cluster
-        pods = _pods(claim, self._node_size(claim.leaf_type))
+        pods = pods_by_size(claim, self._node_size(claim.leaf_type))
         if not cluster or not pods:
             if pods:
                 self._waits[name] = NO_CLUSTER
@@ -544,8 +607,11 @@ class _Deciding:
         gang = self.cluster.gangs.get(name)
         return gang is not None and gang.priority == OPPORTUNISTIC and gang.stage is Stage.ALLOCATED
 
-    def _tell_classes(self) -> None:
-        """Tell of gangs that were downgraded or promoted."""
+    def _cluster_of(self, name: str) -> str:
+        return self.cluster.gangs[name].request.cluster
+
+    def _tell_classes(self, causes: Mapping[str, Cause] = MappingProxyType({})) -> None:
+        """Tell of gangs that were downgraded or promoted. `causes`: of those for which there is one, by gang."""
         for name, placed in self._placed.items():
             gang = self.cluster.gangs.get(name)
             if gang is None or gang.stage is Stage.PREEMPTING:
@@ -554,7 +620,8 @@ class _Deciding:
             if kind != placed.kind:
                 self._placed[name] = replace(placed, kind=kind)
                 placing = {place.key for place in self._place}
-                self._reclass += [Reclass(key, kind) for key in placed.keys if key and key not in placing]
+                cause = causes.get(name)
+                self._reclass += [Reclass(key, kind, cause) for key in placed.keys if key and key not in placing]
                 self._place = [
                     replace(place, kind=kind) if place.key in placed.keys else place for place in self._place
                 ]
@@ -583,16 +650,6 @@ def _cluster_of(claim: Claim, known: Mapping[str, Any]) -> str:
     while path and path not in known:
         path = path.rpartition("/")[0]
     return path
-
-
-def _pods(claim: Claim, node_size: int) -> tuple[tuple[int, int], ...]:
-    """The pods of a claim: (number, GPUs of each); none if it uses no GPUs."""
-    if claim.gang is not None:
-        return tuple((pods.number, pods.cells_each) for pods in claim.gang.pods)
-    alternatives = claim.demand.alternatives if claim.demand is not None else ()
-    gpus = next((count for count in (each[GPU] for each in alternatives) if count), 0)
-    nodes, rest = divmod(gpus, node_size)
-    return (*([(nodes, node_size)] if nodes else []), *([(1, rest)] if rest else []))
 
 
 def _leaf_gpus(cells: Cells, cluster: Cluster) -> dict[PhysicalCell, str]:
@@ -627,6 +684,7 @@ KIND = AllocatorKind(
         "cells.state/1": BuddyCellsState,
         "cells.cluster/1": CellsState,
         "cells.settings/1": BuddyCellsSettings,
+        "cells.report/1": CellsReport,
     },
     parameters=BuddyCellsSettings,
 )

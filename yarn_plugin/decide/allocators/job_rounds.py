@@ -175,7 +175,7 @@ class JobRounds:
         offered = [gpu for key in sorted(ending) for gpu in _gpus(seen, seen.leases[key])]
         machines, seed = _machines(seen, offered), seen.seed * 1_000_003 + state.round
         problem = LeaseProblem(state.round, seen.at, self._settings.lease_s, machines, tuple(apps), seed)
-        return state, Plan(solve=Solve(f"round {state.round}", PolicyProblem(self._settings.policy, problem)))
+        return state, Plan(solve=(Solve(f"round {state.round}", PolicyProblem(self._settings.policy, problem)),))
 
     def _solved(self, state: JobRoundsState, seen: Seen, what: Solved) -> tuple[JobRoundsState, Plan]:
         if what.outcome == "lost" and state.tries < MAX_TRIES:

@@ -90,6 +90,17 @@ class Reclass:
 
     key: str
     kind: LeaseClass
+    cause: Cause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Tell the holder of a lease which class it will have from a time on (the arbiter's). Nothing changes."""
+
+    key: str
+    kind: LeaseClass
+    at: float
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +143,11 @@ class Plan:
     withdraw: tuple[Withdraw, ...] = ()
     keep: tuple[Keep, ...] = ()
     reclass: tuple[Reclass, ...] = ()
+    announce: tuple[Announce, ...] = ()
     drop: tuple[Drop, ...] = ()
     place: tuple[Place, ...] = ()
     ask: tuple[Ask, ...] = ()
-    solve: Solve | None = None
+    solve: tuple[Solve, ...] = ()
     wake: tuple[Wake, ...] = ()
     idle: Mapping[str, Idle] | None = None
 

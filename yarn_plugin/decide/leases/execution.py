@@ -6,14 +6,14 @@ from yarn_plugin.decide.allocators.happenings import ClaimKey
 from yarn_plugin.decide.allocators.plan import Holding, Place, Plan, PlanError
 from yarn_plugin.decide.allocators.seen import Leased
 from yarn_plugin.decide.leases.book import Book, Changes
-from yarn_plugin.decide.leases.lifetime import keep, reclass, revoke
+from yarn_plugin.decide.leases.lifetime import announce, keep, reclass, revoke
 from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.leases.state import Entry
 from yarn_plugin.model.resources import GPU
 
 
 def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, grace_s: float) -> None:
-    """Withdraw, keep, reclass, drop and place, in this order. Parts about leases that are over do nothing.
+    """Withdraw, keep, reclass, announce, drop and place, in this order. Parts about leases that are over do nothing.
 
     Raises:
         PlanError: a part cannot be done.
@@ -32,7 +32,11 @@ def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, gra
     for change in plan.reclass:
         entry = book.leases.get(change.key)
         if entry is not None and entry.leased.kind != change.kind:
-            book.apply(reclass(entry, change.kind))
+            book.apply(reclass(entry, change.kind, change.cause))
+    for notice in plan.announce:
+        entry = book.leases.get(notice.key)
+        if entry is not None:
+            book.apply(announce(entry, notice.kind, notice.cause, notice.at))
     for drop in plan.drop:
         entry = book.leases.get(drop.key)
         if entry is None:

@@ -55,13 +55,17 @@ def keep(entry: Entry, until: float | None) -> Changes:
     return Changes({entry.key: entry}, (*commands, Renew(id, entry.app, entry.id, until)))
 
 
-def reclass(entry: Entry, kind: LeaseClass) -> Changes:
+def reclass(entry: Entry, kind: LeaseClass, cause: Cause | None) -> Changes:
     """Change the class of a lease."""
-    entry = replace(entry, leased=replace(entry.leased, kind=kind))
+    return announce(replace(entry, leased=replace(entry.leased, kind=kind)), kind, cause, None)
+
+
+def announce(entry: Entry, kind: LeaseClass, cause: Cause | None, at: float | None) -> Changes:
+    """Tell the holder of a lease that has started about its class, from a time on."""
     if not entry.is_started:
         return Changes({entry.key: entry})
     entry, id = numbered(entry)
-    return Changes({entry.key: entry}, (Downgrade(id, entry.app, entry.id, kind),))
+    return Changes({entry.key: entry}, (Downgrade(id, entry.app, entry.id, kind, cause, at),))
 
 
 # The end.

@@ -13,12 +13,13 @@ from yarn_plugin.decide.mechanisms.matching import MatchingProblem, match
 @dataclass(frozen=True, slots=True)
 class Job:
     """A waiting job. `times`: its seconds on a machine of each kind; None where it cannot run. `shares`: for each kind,
-    the dominant share of the cluster that it takes there, from 0 to 1."""
+    the dominant share of the cluster that it takes there, from 0 to 1. `arrived_at`: seconds."""
 
     id: str
     user: str
     times: tuple[float | None, ...]
     shares: tuple[float, ...]
+    arrived_at: float = 0.0
 
     def value_on(self, kind: int) -> float:
         """What it adds to its user's progress while it runs there: its dominant share on the kind that is fastest for
@@ -52,18 +53,21 @@ def choose_starts(
     free_in: tuple[tuple[float, ...], ...],
     progress: Mapping[str, float],
     alpha: float,
+    overdue: Sequence[str] = (),
 ) -> Starts:
     """Choose jobs for all machines that are free now (Algorithm 2).
 
     `waiting`: in order of arrival. `free_in`: for each kind, in how many seconds each of its machines is free.
     `progress`: of all users, those without waiting jobs too: the sum of the values of their running jobs. `alpha`: the
-    share of the users that is considered, from 0 (one user) to 1; doubled while no machine can start a job.
+    share of the users that is considered, from 0 (one user) to 1; doubled while no machine can start a job. `overdue`:
+    users that start their shortest job first, whether or not another machine were worth waiting for, in this order
+    (see `long_run_progress`).
     """
     waits, progress_now = [list(waits_of_kind) for waits_of_kind in free_in], dict(progress)
     left = {job.id: job for job in waiting if _can_run(job, free_in)}
     # Users first seen in the queue have made no progress yet.
     progress_now = {**{job.user: 0.0 for job in waiting}, **progress_now}
-    starts: list[Start] = []
+    starts = [start for user in overdue if (start := _start_shortest(user, left, waits, progress_now)) is not None]
     while left and any(wait == 0 for waits_of_kind in waits for wait in waits_of_kind):
         considered = _least_progress(progress_now, alpha)
         started = _start_matched(left, waits, progress_now, considered, alpha)
@@ -85,6 +89,25 @@ def _least_progress(progress: Mapping[str, float], alpha: float) -> frozenset[st
     # A little less than the exact product: 0.1 of 30 users are 3, not 4.
     count = max(1, math.ceil(alpha * len(progress) - 1e-9))
     return frozenset(sorted(progress, key=lambda user: (progress[user], user))[:count])
+
+
+def _start_shortest(
+    user: str, left: dict[str, Job], waits: list[list[float]], progress: dict[str, float]
+) -> Start | None:
+    """Start the job of a user that is the shortest on a free machine, if there is one; updates as `_start_matched`."""
+    sides = [
+        (seconds, place, kind, waits[kind].index(0.0), job)
+        for place, job in enumerate(left.values())
+        for kind, seconds in enumerate(job.times)
+        if job.user == user and seconds is not None and 0.0 in waits[kind]
+    ]
+    if not sides:
+        return None
+    seconds, _, kind, machine, job = min(sides, key=lambda side: side[:3])
+    del left[job.id]
+    waits[kind][machine] = max(seconds, math.ulp(1.0))
+    progress[user] += job.value_on(kind)
+    return Start(job.id, kind, machine)
 
 
 def _start_matched(

@@ -119,12 +119,15 @@ class LeaseEnded:
 
 @dataclass(frozen=True, slots=True)
 class Downgrade:
-    """Change the class of a lease."""
+    """Change the class of a lease. `effective_at`: it will change then, unless a later one says otherwise; None: it has
+    changed."""
 
     id: str
     app: str
     lease: str
     to: LeaseClass
+    cause: Cause | None = None
+    effective_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from yarn_plugin.decide.pools.commands import Command
 from yarn_plugin.decide.pools.inputs import Input
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.errors import BadInputError, ReportedError, describe
-from yarn_plugin.model.share import Pool
+from yarn_plugin.model.share import Job, Pool
 from yarn_plugin.validation import one_of
 
 Advance = tuple[Any, tuple[Command, ...]]
@@ -77,7 +77,8 @@ class Kind:
     `policy_solvers`: the same, for problems that policies of the registry solve. `check`: raises BadInputError for a
     message that is wrong in this state, so that its sender is told; the controller is given the message all the same,
     and must expect it. `check_pools`: raises BadInputError if the pools of this kind, and of others with the same
-    check, may not be beside each other on one cluster.
+    check, may not be beside each other on one cluster. `check_job`: raises BadInputError for a declared job that is
+    wrong in a pool.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Kind:
     check: Callable[[Any, str, object], None] = lambda state, app, message: None
     check_pools: Callable[[Sequence[Pool]], None] = lambda pools: None
     messages_of: Callable[[Pool, "Registry"], frozenset[str]] = lambda pool, registry: frozenset()
+    check_job: Callable[[Pool, "Registry", Job], None] = lambda pool, registry, job: None
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,14 @@ class Registry:
         """
         kind = self.kind(pool.controller)
         return kind.messages | kind.messages_of(pool, self)
+
+    def check_job(self, pool: Pool, job: Job) -> None:
+        """Check a job that an application of a pool declares.
+
+        Raises:
+            BadInputError: it is wrong there; the field is one of the job.
+        """
+        self.kind(pool.controller).check_job(pool, self, job)
 
     def check_state(self, controller: str, state: object) -> None:
         """Check that a state's type is declared by a kind.

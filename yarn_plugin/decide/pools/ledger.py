@@ -32,7 +32,7 @@ from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import Cause, LeaseDropped, PoolSuperseded
 from yarn_plugin.model.journaled import Mutable, Tagged, parts_of
-from yarn_plugin.model.share import Claim, Pool
+from yarn_plugin.model.share import Claim, Job, Pool
 from yarn_plugin.model.topology import Topology
 
 NEXT = "next"
@@ -325,9 +325,9 @@ class _Call:
                 raise PlanError(f"ask {ask.app!r}: it has no claim")
         asked = {id: open_commands.question(id, ask, self._at) for ask in plan.ask if (id := self.book.new_id())}
         problems: dict[str, Problem] = {}
-        if plan.solve is not None:
-            command = Solve(self.book.new_id(), plan.solve.problem)
-            problems[command.id] = Problem(plan.solve.key, command)
+        for solve in plan.solve:
+            command = Solve(self.book.new_id(), solve.problem)
+            problems[command.id] = Problem(solve.key, command)
         questions, solves = [one.command for one in asked.values()], [one.command for one in problems.values()]
         self.book.apply(Changes(commands=(*questions, *solves)))
         wakes = {**self._ledger.wakes, **{wake.key: wake.at for wake in plan.wake}}
@@ -396,6 +396,13 @@ def _messages(pool: Pool, registry: Registry) -> frozenset[str]:
     return frozenset() if known is None else known.messages
 
 
+def _check_job(pool: Pool, registry: Registry, job: Job) -> None:
+    """Check a job with the pool's allocator."""
+    settings = pool.parameters
+    if isinstance(settings, LedgerSettings):
+        registry.allocator(settings.allocator).check_job(settings.settings, job)
+
+
 KIND = Kind(
     "ledger",
     _make,
@@ -404,4 +411,5 @@ KIND = Kind(
     messages=frozenset({"lease.release"}),
     messages_of=_messages,
     check_pools=check_disjoint,
+    check_job=_check_job,
 )

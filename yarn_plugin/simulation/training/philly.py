@@ -63,22 +63,14 @@ def read(
     Raises:
         FileError: the file is invalid; names the row (counted from 1 after the column names), the field and the value.
     """
-    lines = [line for line in read_text(where, path).splitlines() if line.strip()]
-    reader = csv.DictReader(lines)
-    columns = reader.fieldnames or []
-    missing = [name for name in COLUMNS[:3] if name not in columns]
-    if missing:
-        raise FileError(f"{where}: must have the columns {', '.join(COLUMNS)}; {', '.join(missing)} not found")
-    given = validate(PhillyFile, {"rows": list(reader)}, where).rows
-    _require_one_clock(where, given)
-    rows = sorted(given, key=lambda row: row.timestamp)
+    rows, ignored = read_rows(where, path)
     groups = _groups(rows, gap_s, max_jobs)
     start, network = rows[0].timestamp, slowdowns(profiles or {})
     rule = (
         f"made {count(len(groups), 'application')} of {count(len(rows), 'job')}: those of one virtual cluster and "
         f"number of GPUs, each at most {gap_s:g} s after the one before, at most {max_jobs}"
     )
-    notes = (*ignored_keys(columns, (*COLUMNS, *NOT_NEEDED)), rule)
+    notes = (*ignored, rule)
 
     def workload(seed: int) -> TrainingWorkload:
         apps = []
@@ -91,6 +83,23 @@ def read(
         return TrainingWorkload(ordered(apps), notes)
 
     return workload
+
+
+def read_rows(where: str, path: Path) -> tuple[list[JobRow], tuple[str, ...]]:
+    """The lines of a file in order of time, and notes of what in it is not used.
+
+    Raises:
+        FileError: the file is invalid; names the row (counted from 1 after the column names), the field and the value.
+    """
+    lines = [line for line in read_text(where, path).splitlines() if line.strip()]
+    reader = csv.DictReader(lines)
+    columns = reader.fieldnames or []
+    missing = [name for name in COLUMNS[:3] if name not in columns]
+    if missing:
+        raise FileError(f"{where}: must have the columns {', '.join(COLUMNS)}; {', '.join(missing)} not found")
+    given = validate(PhillyFile, {"rows": list(reader)}, where).rows
+    _require_one_clock(where, given)
+    return sorted(given, key=lambda row: row.timestamp), ignored_keys(columns, (*COLUMNS, *NOT_NEEDED))
 
 
 def _require_one_clock(where: str, rows: Sequence[JobRow]) -> None:

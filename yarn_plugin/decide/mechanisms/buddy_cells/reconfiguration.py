@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
+from yarn_plugin.decide.mechanisms.buddy_cells.promotion import promote_all
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import RunningGang, recover
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 
@@ -21,6 +22,8 @@ class Reconfigured:
 def reconfigure(spec: ClusterSpec, running: Sequence[RunningGang], bad_nodes: Sequence[str] = ()) -> Reconfigured:
     """Build a cluster and let the running gangs hold their leaves, in this order.
 
+    A gang whose cells are no longer in the quota keeps its guarantee if the quota has other cells for it.
+
     Raises:
         CellFileError: the specification is contradictory, or its quotas cannot be served.
     """
@@ -32,10 +35,8 @@ def reconfigure(spec: ClusterSpec, running: Sequence[RunningGang], bad_nodes: Se
         if recover(allocator, gang) is None:
             unleased.append(gang.request.gang)
     gangs = allocator.cluster.gangs
-    downgraded = tuple(
-        gang.request.gang
-        for gang in running
-        if gang.is_guaranteed and gang.request.gang in gangs and gangs[gang.request.gang].downgraded
-    )
+    guaranteed = [gang.request.gang for gang in running if gang.is_guaranteed and gang.request.gang in gangs]
+    promote_all(allocator, [name for name in guaranteed if gangs[name].downgraded])
+    downgraded = tuple(name for name in guaranteed if gangs[name].downgraded)
     allocator.cluster.commit()
     return Reconfigured(allocator, downgraded, tuple(unleased))

@@ -4,7 +4,8 @@ Pure but for the time limit of the integer program, so it belongs in the solver'
 """
 
 from yarn_plugin.decide.mechanisms.packing import patterns
-from yarn_plugin.decide.mechanisms.packing.placement import place_easygoing_first, place_greedily
+from yarn_plugin.decide.mechanisms.packing.adjustment import Move, adjust
+from yarn_plugin.decide.mechanisms.packing.placement import place_beside, place_easygoing_first, place_greedily
 from yarn_plugin.decide.mechanisms.packing.problem import Job, Limits, Packing, PackingProblem, Slowdowns, collision
 from yarn_plugin.decide.mechanisms.packing.validity import Violation, slowdowns_on, violations
 
@@ -34,12 +35,15 @@ def pack(problem: PackingProblem, time_limit_s: float = TIME_LIMIT_S) -> Packing
 __all__ = [
     "Job",
     "Limits",
+    "Move",
     "Packing",
     "PackingProblem",
     "Slowdowns",
     "Violation",
+    "adjust",
     "collision",
     "pack",
+    "place_beside",
     "place_easygoing_first",
     "place_greedily",
     "slowdowns_on",

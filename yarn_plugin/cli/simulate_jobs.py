@@ -1,0 +1,196 @@
+"""`yarn-plugin simulate` with jobs: virtual clusters of cells, and jobs that may run on GPUs or on cores."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from yarn_plugin import console
+from yarn_plugin.cells.file import read_cells
+from yarn_plugin.cli.progress import progress_bar
+from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
+from yarn_plugin.drive.job_runs import CELL_POLICIES, PRIVATE, SIDE_POLICIES, simulate_cells, simulate_sides
+from yarn_plugin.drive.registry import installed
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.quantities import count
+from yarn_plugin.simulation.cluster import load as load_cluster
+from yarn_plugin.simulation.jobs import allox_file, trace
+from yarn_plugin.simulation.jobs.job import Job, JobWorkload
+from yarn_plugin.simulation.jobs.outcome import Figures, JobOutcome, JobsOutcome, figures
+from yarn_plugin.simulation.jobs.page import ShownJobs, write_page
+from yarn_plugin.simulation.jobs.virtual_clusters import GPUS_PER_NODE, by_gpu_time, gpus_of, node_size
+from yarn_plugin.validation import one_of
+
+ALL = "all"
+
+COLUMNS_OF_CELLS = (
+    "policy", "virtual cluster", "#ended", "#mean wait min", "#later", "#later min", "#worst min", "#preempted",
+    "#lost GPU h", "#in use",
+)  # fmt: skip
+COLUMNS_OF_SIDES = ("policy", "user", "#ended", "#mean JCT s", "#worst 1% s", "#on GPUs", "#in use", "#spread")
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """The options of a simulation of jobs. `vcs`: the file of cells; or `load`: quotas follow from GPU time. `days`,
+    `from_day`, `largest`: which jobs of a trace (see `trace.read`). `low_priority`: jobs that wait run beside others'
+    cells meanwhile. `alpha`: of AlloX."""
+
+    vcs: Path | None
+    load: float | None
+    days: int | None
+    from_day: int
+    largest: int | None
+    low_priority: bool
+    alpha: float
+
+    @property
+    def is_of_cells(self) -> bool:
+        """Whether virtual clusters are given."""
+        return self.vcs is not None or self.load is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    policy: str
+    outcome: JobsOutcome
+    wall_s: float
+
+
+def is_of_jobs(workload_file: Path, options: JobOptions) -> bool:
+    """Whether a simulation is one of jobs: by its virtual clusters, or by the format of its workload."""
+    return options.is_of_cells or allox_file.is_allox(workload_file)
+
+
+def simulate_jobs(
+    workload_file: Path,
+    cluster_file: Path | None,
+    policies: Sequence[str],
+    options: JobOptions,
+    json_file: Path | None,
+    report_file: Path | None,
+) -> None:
+    """Simulate jobs under every policy; print, and write, the figures of each.
+
+    Raises:
+        ReportedError: a file, a policy or an option is wrong, or a simulation cannot go on.
+    """
+    where = f"--workload {str(workload_file)!r}"
+    known = CELL_POLICIES if options.is_of_cells else SIDE_POLICIES
+    for policy in policies:
+        if policy not in known:
+            raise BadInputError("--policy", policy, one_of(known))
+    registry = installed()
+    if options.is_of_cells:
+        spec, workload = _cells(where, workload_file, options)
+        # Private clusters are what others are compared with.
+        policies = tuple(dict.fromkeys((*policies, PRIVATE)))
+        order = "low_priority" if options.low_priority else "fifo"
+
+        def simulate(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
+            return simulate_cells(policy, registry, spec, workload.jobs, order, on_ended)
+
+    else:
+        if cluster_file is None:
+            raise BadInputError("--cluster", "", "must be a file of nodes: GPUs, and cores for jobs without one")
+        workload = allox_file.read(where, workload_file)
+        nodes = load_cluster(cluster_file, registry).machines()
+
+        def simulate(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
+            return simulate_sides(policy, registry, nodes, workload.jobs, options.alpha, on_ended)
+
+    for note in workload.notes:
+        console.err.print(f"note: {note}")
+    runs = _run_all(policies, workload.jobs, simulate)
+    _report(workload_file, runs, options, json_file, report_file)
+
+
+def _cells(where: str, workload_file: Path, options: JobOptions) -> tuple[ClusterSpec, JobWorkload]:
+    """The virtual clusters, and the jobs that can run in them."""
+    given = None if options.vcs is None else read_cells(f"--vcs {str(options.vcs)!r}", options.vcs)
+    size = GPUS_PER_NODE if given is None else node_size(given)
+    workload = trace.read(where, workload_file, size, options.from_day, options.days, options.largest)
+    if not workload.jobs:
+        raise BadInputError("--days", options.days, f"must be days with jobs, counted from day {options.from_day}")
+    if given is None:
+        assert options.load is not None
+        return by_gpu_time(workload.jobs, options.load), workload
+    room = {name: gpus_of(given, name) for name in given.clusters}
+    jobs = tuple(job for job in workload.jobs if job.gpus <= room.get(job.tenant, 0))
+    left = len(workload.jobs) - len(jobs)
+    if not jobs:
+        raise BadInputError("--vcs", str(options.vcs), f"must have virtual clusters of the workload's jobs, such as "
+                            f"{workload.jobs[0].tenant}")  # fmt: skip
+    note = f"left out {count(left, 'job')} without a virtual cluster that has room for them"
+    return given, JobWorkload(jobs, (*workload.notes, *((note,) if left else ())))
+
+
+def _run_all(
+    policies: Sequence[str], jobs: Sequence[Job], simulate: Callable[[str, Callable[[int], None]], JobsOutcome]
+) -> list[_Run]:
+    runs = []
+    with progress_bar("jobs") as bar:
+        task = bar.add_task("", total=len(policies) * len(jobs))
+        for place, policy in enumerate(policies):
+            started, before = time.perf_counter(), place * len(jobs)
+            outcome = simulate(policy, lambda ended, before=before: bar.update(task, completed=before + ended))  # type: ignore[misc]
+            runs.append(_Run(policy, outcome, time.perf_counter() - started))
+    return runs
+
+
+def _report(
+    workload_file: Path, runs: Sequence[_Run], options: JobOptions, json_file: Path | None, report_file: Path | None
+) -> None:
+    private = next(({job.number: job for job in run.outcome.jobs} for run in runs if run.policy == PRIVATE), None)
+    made = [(run, tenant, figures(jobs, private)) for run in runs for tenant, jobs in _by_tenant(run.outcome)]
+    columns, row = (COLUMNS_OF_CELLS, _row_of_cells) if options.is_of_cells else (COLUMNS_OF_SIDES, _row_of_sides)
+    rows = [row(*one) for one in made]
+    console.out.print(console.table(None, columns, rows))
+    for run in runs:
+        left = len(run.outcome.jobs) - len(run.outcome.ended)
+        if left:
+            console.err.print(f"note: {run.policy}: {count(left, 'job')} never ended")
+    if json_file is not None:
+        console.write_json(json_file, [_record(workload_file, *one) for one in made])
+    if report_file is not None:
+        shown = [ShownJobs(run.policy, run.outcome, run.wall_s) for run in runs]
+        write_page(report_file, shown, workload_file.name, columns, rows)
+
+
+def _by_tenant(outcome: JobsOutcome) -> list[tuple[str, list[JobOutcome]]]:
+    """The jobs of each tenant, and of all together."""
+    tenants: dict[str, list[JobOutcome]] = {}
+    for job in outcome.jobs:
+        tenants.setdefault(job.tenant, []).append(job)
+    return [*sorted(tenants.items()), (ALL, list(outcome.jobs))]
+
+
+def _record(workload_file: Path, run: _Run, tenant: str, its: Figures) -> dict[str, Any]:
+    """A row of `--json`."""
+    of_all = {"utilisation": run.outcome.utilisation, "progress_spread": run.outcome.progress_spread,
+              "wall_s": run.wall_s} if tenant == ALL else {}  # fmt: skip
+    return {"policy": run.policy, "workload": workload_file.stem, "tenant": tenant, **asdict(its), **of_all}
+
+
+def _row_of_cells(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:
+    return (
+        run.policy, tenant, f"{its.jobs:,}", _shown(its.mean_wait_s, 60), f"{its.later or 0:,}",
+        _shown(its.later_s, 60), _shown(its.worst_later_s, 60), f"{its.preempted:,}", _shown(its.lost_gpu_s, 3600),
+        f"{run.outcome.utilisation:.0%}" if tenant == ALL else "",
+    )  # fmt: skip
+
+
+def _row_of_sides(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:
+    jobs = [job for job in run.outcome.ended if tenant in (ALL, job.tenant)]
+    on_gpus = sum(job.alternative == 0 for job in jobs) / max(len(jobs), 1)
+    return (
+        run.policy, tenant, f"{its.jobs:,}", _shown(its.mean_completion_s, 1), _shown(its.worst_percent_s, 1),
+        f"{on_gpus:.0%}", f"{run.outcome.utilisation:.0%}" if tenant == ALL else "",
+        f"{run.outcome.progress_spread:.4f}" if tenant == ALL else "",
+    )  # fmt: skip
+
+
+def _shown(seconds: float | None, unit_s: float) -> str:
+    return "-" if seconds is None or seconds == inf else f"{seconds / unit_s:,.1f}"

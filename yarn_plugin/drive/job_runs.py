@@ -1,0 +1,100 @@
+"""Simulations of jobs by the name of a policy: virtual clusters of cells and what they are compared with; jobs that may
+run on GPUs or on cores."""
+
+from collections.abc import Callable, Sequence
+
+from yarn_plugin.decide.allocators.allox import AlloxSettings
+from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
+from yarn_plugin.decide.allocators.gpu_queues import GpuQueuesSettings
+from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
+from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.decide.topology import topology
+from yarn_plugin.drive.job_simulator import JobSimulation, Order
+from yarn_plugin.model.cluster import Node
+from yarn_plugin.model.resources import GPU, MEMORY, VCORES
+from yarn_plugin.model.share import Pool
+from yarn_plugin.model.topology import Topology, TopologyDescription
+from yarn_plugin.simulation.jobs.job import Job
+from yarn_plugin.simulation.jobs.outcome import JobsOutcome
+from yarn_plugin.simulation.jobs.virtual_clusters import gpus_of, private_clusters, topology_of
+
+PRIVATE = "private"
+CELL_POLICIES = ("cells", "quota", "capacity", "fair", "fifo", PRIVATE)
+"""`quota`: GPUs of each virtual cluster as a limit, on shared nodes; `capacity`: as an assurance, beyond which it may
+use what others do not; `private`: each has its cells alone."""
+
+SIDE_POLICIES = ("allox",)
+"""Of jobs that may run on GPUs or on cores."""
+
+
+def simulate_cells(
+    policy: str,
+    registry: Registry,
+    spec: ClusterSpec,
+    jobs: Sequence[Job],
+    order: Order,
+    on_ended: Callable[[int], None] = lambda count: None,
+) -> JobsOutcome:
+    """Simulate jobs in virtual clusters.
+
+    `order`: of each virtual cluster's jobs. Where a queue may hold more than is assured, or there are no queues, its
+    first job may wait for others'.
+    """
+    assured = {name: gpus_of(spec, name) for name in spec.clusters}
+    match policy:
+        case "private":
+            parts, done = [], 0
+            for name, own in private_clusters(spec):
+                mine = [job for job in jobs if job.tenant == name]
+                settings = BuddyCellsSettings(own)
+                count = lambda ended, before=done: on_ended(before + ended)  # noqa: E731
+                parts.append(_run("cells", settings, registry, topology_of(own), mine, (assured[name],), order, count))
+                done += len(mine)
+            return JobsOutcome.together(parts)
+        case "cells":
+            return _run("cells", BuddyCellsSettings(spec), registry, topology_of(spec), jobs, (sum(assured.values()),),
+                        order, on_ended)  # fmt: skip
+        case "quota":
+            queues = GpuQueuesSettings("capacity", assured, assured, preempts=False)
+        case "capacity":
+            queues = GpuQueuesSettings("capacity", assured)
+        case "fair":
+            queues = GpuQueuesSettings("fair", weights={name: float(gpus) for name, gpus in assured.items() if gpus})
+        case _:
+            queues = GpuQueuesSettings("fifo")
+    shown: Order = "any" if policy == "fifo" else "fifo"
+    return _run("gpu_queues", queues, registry, topology_of(spec), jobs, (sum(assured.values()),), shown, on_ended)
+
+
+def simulate_sides(
+    policy: str,
+    registry: Registry,
+    nodes: Sequence[Node],
+    jobs: Sequence[Job],
+    alpha: float,
+    on_ended: Callable[[int], None] = lambda count: None,
+) -> JobsOutcome:
+    """Simulate jobs that may run on GPUs or on cores. A slot of cores has room for every job."""
+    sides = [job.demand.alternatives[1] for job in jobs]
+    slot = {name: max(side[name] for side in sides) for name in (VCORES, MEMORY)}
+    settings = AlloxSettings(cpu_slot=slot, alpha=alpha)
+    cells = topology({node.id: node for node in nodes}, {}, TopologyDescription())
+    slots = sum(min(node.capacity[name] // slot[name] for name in slot) for node in nodes if node.capacity)
+    gpus = sum(node.capacity[GPU] for node in nodes)
+    return _run("allox", settings, registry, cells, jobs, (gpus, slots), "any", on_ended)
+
+
+def _run(
+    allocator: str,
+    settings: object,
+    registry: Registry,
+    cells: Topology,
+    jobs: Sequence[Job],
+    machines: tuple[int, ...],
+    order: Order,
+    on_ended: Callable[[int], None],
+) -> JobsOutcome:
+    parameters = LedgerSettings(allocator, settings, grace_s=0.0, place_within_s=0.0)
+    pool = Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters)
+    return JobSimulation(pool, registry, cells, jobs, machines, order, on_ended).run()

@@ -1,0 +1,211 @@
+"""Jobs on a pool of leased cells, in virtual time: each is a claim of its own, and runs until it ends or is preempted.
+
+A job that is preempted has lost its work, and waits again.
+"""
+
+import math
+from bisect import insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal
+
+from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Renew, Revoke
+from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.drive.pool_simulation import PoolSimulation
+from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.share import Claim, Lease, Pool
+from yarn_plugin.model.topology import Topology
+from yarn_plugin.simulation.jobs.job import Job
+from yarn_plugin.simulation.jobs.outcome import JobOutcome, JobsOutcome, Spread
+
+Order = Literal["fifo", "any", "low_priority"]
+"""Which jobs of a tenant claim: `fifo`, those that run and the first that waits; `any`, all; `low_priority`, the first
+that waits, and those behind it as opportunistic work, until it is their turn."""
+
+MAX_OPPORTUNISTIC = 20
+"""How many waiting jobs of a tenant claim as opportunistic work."""
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """A job that has arrived. `wake`: the number of its latest entry in the agenda; earlier ones are void."""
+
+    job: Job
+    claim: Claim
+    leases: dict[str, Lease] = field(default_factory=dict)
+    began_at: float | None = None
+    wake: int = 0
+    alternative: int = 0
+    preempted: int = 0
+    lost_gpu_s: float = 0.0
+
+
+class JobSimulation:
+    """A workload on a pool.
+
+    Args:
+        machines: how many there are for each alternative of the jobs: GPUs; or GPUs and slots of cores.
+        on_ended: called with the number of jobs that have ended.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        registry: Registry,
+        topology: Topology,
+        jobs: Sequence[Job],
+        machines: tuple[int, ...],
+        order: Order = "any",
+        on_ended: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        self._queue = pool.queue
+        self._engine = PoolSimulation(pool, registry, topology, self)
+        self._jobs, self._machines, self._order, self._on_ended = jobs, machines, order, on_ended
+        self._claiming: dict[str, _Run] = {}
+        self._waiting: dict[str, list[tuple[int, _Run]]] = {}
+        self._full: dict[str, _Run] = {}
+        self._outcomes: list[JobOutcome] = []
+        self._busy_s = 0.0
+        self._progress = Spread({job.tenant for job in jobs})
+
+    def run(self) -> JobsOutcome:
+        """Run until all jobs have ended, or nothing more would ever happen.
+
+        Raises:
+            SimulationError: the controller loops.
+        """
+        for job in self._jobs:
+            self._engine.put(job.arrives_at, partial(self._arrive, job))
+        self._engine.run()
+        unfinished = [run for queue in self._waiting.values() for _, run in queue]
+        unfinished += [run for run in self._claiming.values() if run.began_at is not None]
+        outcomes = sorted([*self._outcomes, *map(self._outcome, unfinished)], key=lambda one: one.number)
+        return JobsOutcome(tuple(outcomes), sum(self._machines), self._busy_s, self._engine.now, self._engine.inputs,
+                           self._progress.mean(self._engine.now))  # fmt: skip
+
+    def is_done(self) -> bool:
+        """Whether all jobs have ended."""
+        return len(self._outcomes) == len(self._jobs)
+
+    # Jobs.
+
+    def _arrive(self, job: Job, at: float) -> None:
+        speeds = tuple(None if seconds is None else 1 / seconds for seconds in job.estimated_s)
+        claim = Claim(job.name, 1.0, job.demand, Resources(), tenant=job.tenant, gang=job.gang, arrived_at=at,
+                      speeds=speeds, work=1.0, yarn_app=f"application_1_{job.number:06d}",
+                      queue=f"{self._queue}.{job.name}")  # fmt: skip
+        self._wait(_Run(job, claim))
+
+    def _wait(self, run: _Run) -> None:
+        insort(self._waiting.setdefault(run.job.tenant, []), (run.job.number, run), key=lambda one: one[0])
+        self._show(run.job.tenant)
+
+    def _show(self, tenant: str) -> None:
+        """Let those jobs of a tenant claim whose turn it is."""
+        waiting = self._waiting[tenant]
+        shown = 1 + MAX_OPPORTUNISTIC if self._order == "low_priority" else 1 if self._order == "fifo" else len(waiting)
+        for place, (_, run) in enumerate(waiting[:shown]):
+            priority = -1 if self._order == "low_priority" and place else 0
+            known = self._claiming.get(run.job.name)
+            if known is None or run.claim.priority != priority:
+                run.claim = replace(run.claim, priority=priority)
+                self._claiming[run.job.name] = run
+                self._engine.revise()
+
+    def _begin(self, run: _Run) -> None:
+        run.began_at = self._engine.now
+        run.alternative = next(iter(run.leases.values())).alternative
+        seconds = run.job.seconds[run.alternative]
+        assert seconds is not None, "a job is placed where it cannot run"
+        waiting = self._waiting[run.job.tenant]
+        waiting.remove((run.job.number, run))
+        run.wake += 1
+        self._progress.add(self._engine.now, run.job.tenant, self._value(run))
+        self._engine.put(self._engine.now + seconds, partial(self._end, run, run.wake))
+        self._show(run.job.tenant)
+
+    def _end(self, run: _Run, wake: int, at: float) -> None:
+        if wake != run.wake:
+            return
+        self._stop(run)
+        del self._claiming[run.job.name]
+        self._engine.revise()
+        self._outcomes.append(self._outcome(run, at))
+        self._on_ended(len(self._outcomes))
+
+    def _lose(self, run: _Run) -> None:
+        """A preempted job waits again."""
+        if run.began_at is None:
+            return
+        run.preempted += 1
+        run.lost_gpu_s += self._stop(run)
+        run.began_at = None
+        run.wake += 1
+        self._wait(run)
+
+    def _stop(self, run: _Run) -> float:
+        """A job runs no longer; the GPU seconds that it held."""
+        assert run.began_at is not None, "it does not run"
+        held_s = run.job.gpus * (self._engine.now - run.began_at)
+        self._busy_s += held_s
+        self._progress.add(self._engine.now, run.job.tenant, -self._value(run))
+        return held_s
+
+    def _value(self, run: _Run) -> float:
+        """What it adds to its user's progress while it runs (AlloX, section 3.3.2): its dominant share on the side that
+        is fastest for it, less in proportion where it is slower."""
+        best = min(range(len(run.job.seconds)), key=lambda side: run.job.seconds[side] or math.inf)
+        fastest, here = run.job.seconds[best], run.job.seconds[run.alternative]
+        assert fastest is not None and here is not None
+        return run.job.gpus / self._machines[best] * fastest / here
+
+    def _outcome(self, run: _Run, at: float | None = None) -> JobOutcome:
+        run_s = (run.job.seconds[run.alternative] or 0.0) if at is not None else 0.0
+        return JobOutcome(run.job.number, run.job.tenant, run.job.gpus, run.job.arrives_at, at, run.alternative, run_s,
+                          run.preempted, run.lost_gpu_s)  # fmt: skip
+
+    # What the controller is told, and commands.
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Of the jobs that run or may start."""
+        return tuple(run.claim for run in self._claiming.values())
+
+    def granted(self, command: Grant) -> None:
+        """Leases have started; a gang begins with the last."""
+        run = self._claiming.get(command.app)
+        if run is None:
+            return
+        for lease in command.leases:
+            run.leases[lease.id] = lease
+        if len(run.leases) == run.job.pods and run.began_at is None:
+            self._full[run.job.name] = run
+
+    def renewed(self, command: Renew) -> None:
+        """A job runs until it ends, or is told otherwise."""
+
+    def revoked(self, command: Revoke) -> None:
+        """A job that loses one pod has lost all of its work."""
+        run = self._claiming.get(command.app)
+        if run is not None and command.lease in run.leases:
+            self._lose(run)
+
+    def ended(self, command: LeaseEnded) -> None:
+        """The lease is over."""
+        run = self._claiming.get(command.app)
+        if run is not None and run.leases.pop(command.lease, None) is not None:
+            self._full.pop(command.app, None)
+            self._lose(run)
+
+    def answer(self, app: str, question: object) -> object | None:
+        """Jobs are asked nothing."""
+        return None
+
+    def settle(self) -> None:
+        """Begin the gangs that are complete; the next jobs in line may then claim."""
+        while self._full:
+            full, self._full = self._full, {}
+            for run in full.values():
+                if run.began_at is None and len(run.leases) == run.job.pods:
+                    self._begin(run)
+            self._engine.drain()
