@@ -132,7 +132,7 @@ def _prepared(
             spark.conf.set(name, value)
         except (PySparkException, Py4JError) as problem:
             raise QoopError(f"--hiveconf {name}={value}: {str(problem).splitlines()[0]}") from problem
-    runner = ScriptRunner(spark, options, tell, settings.manner)
+    runner = ScriptRunner(spark, options, tell, _print, settings.manner)
     if settings.database is not None:
         quoted = settings.database.replace("`", "``")
         runner.run(f"USE `{quoted}`", "--database")

@@ -71,12 +71,18 @@ class ScriptRunner:
     Args:
         options: for one statement.
         tell: called with a line for people about each statement.
+        warn: called with a line about each that has failed, where errors are ignored.
     """
 
     def __init__(
-        self, spark: SparkSession, options: Callable[[], Options], tell: Callable[[str], None], manner: Manner
+        self,
+        spark: SparkSession,
+        options: Callable[[], Options],
+        tell: Callable[[str], None],
+        warn: Callable[[str], None],
+        manner: Manner,
     ) -> None:
-        self.spark, self._options, self._tell, self._manner = spark, options, tell, manner
+        self.spark, self._options, self._tell, self._warn, self._manner = spark, options, tell, warn, manner
         self._depth = 0
         self.outcomes: list[Outcome] = []
         without_delay(spark)
@@ -112,10 +118,13 @@ class ScriptRunner:
         try:
             self._run(statement.text, where)
         except (ReportedError, PySparkException, Py4JError, OSError) as problem:
-            failed = problem if isinstance(problem, ScriptFailedError) else self._failed(problem, statement.text, where)
+            if isinstance(problem, ScriptFailedError):
+                # A statement of a file that this one reads.
+                raise
+            failed = self._failed(problem, statement.text, where)
             if not self._manner.ignores_errors:
                 raise failed from problem
-            self._tell(str(failed))
+            self._warn(str(failed))
 
     def cancel(self) -> None:
         """Cancel the jobs of a statement that was interrupted; those of plans have been cancelled."""

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -40,7 +40,9 @@ def started(
     The JVM is a child that ends when this process does, even if it is killed; then YARN ends the application.
     """
     # The tables of a folder are in a catalogue in memory, which all sessions share.
-    kept = kept_catalogue(flags, os.environ, log.warning) if tables is None else nullcontext({})
+    kept: AbstractContextManager[dict[str, str]] = nullcontext({})
+    if tables is None:
+        kept = kept_catalogue(flags, os.environ, log.warning)
     with kept as properties:
         spark = spark_session(name, flags, registration, properties)
         try:

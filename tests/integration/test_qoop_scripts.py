@@ -52,7 +52,7 @@ def spark(tmp_path_factory):
 def runner_of(spark, told, settings=None, **manner):
     for name, value in (settings or {}).items():
         spark.conf.set(name, value)
-    return ScriptRunner(spark, lambda: qoop.Options(plan="always", guard=None), told.append, Manner(**manner))
+    return ScriptRunner(spark, lambda: qoop.Options(plan="always", guard=None), told.append, told.append, Manner(**manner))
 
 
 @pytest.fixture(scope="module")
