@@ -79,6 +79,8 @@ def run_script(
             runner.run_file(file)
         else:
             runner.run(text or "", "-e")
+        return int(runner.has_failed)
+    # The script has said `exit`.
     return 0
 
 

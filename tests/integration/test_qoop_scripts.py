@@ -52,7 +52,9 @@ def spark(tmp_path_factory):
 def runner_of(spark, told, settings=None, **manner):
     for name, value in (settings or {}).items():
         spark.conf.set(name, value)
-    return ScriptRunner(spark, lambda: qoop.Options(plan="always", guard=None), told.append, told.append, Manner(**manner))
+    return ScriptRunner(
+        spark, lambda: qoop.Options(plan="always", guard=None), told.append, told.append, Manner(**manner)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,7 @@ def _run(spark, name):
     with _stdout_to(printed):
         try:
             runner.run_file(f"{name}.sql")
-            code = 0
+            code = int(runner.has_failed)
         except ScriptFailedError:
             code = 1
     return code, printed.read_text(), runner.outcomes
