@@ -1,5 +1,6 @@
 """`qoop explain`: a query's candidate plans, and which one would be chosen at which share."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -122,13 +123,20 @@ def _plan(text: str, tables: str | None, shares: Sequence[float]) -> tuple[Plann
         return planned, [_how(Reading(inputs, Gate(), share, characters=len(text))) for share in shares]
     from qoop.api import how_to_run as how_in_session
     from qoop.engine.catalogue import local_catalogue
+    from qoop.submit.job import SparkFlags, spark_defaults
+    from qoop.submit.kept_catalogue import kept_catalogue
 
-    with local_catalogue() as known:
+    flags = SparkFlags((), spark_defaults((), os.environ))
+    with kept_catalogue(flags, os.environ, _warn, creates=False) as kept, local_catalogue(kept) as known:
         try:
             planned = _planned(parse_statement(text, known.syntax), known, known.statistics)
         except UnknownTableError as problem:
             raise UnknownNameError(f"{problem} in Spark's catalog; give its directory with --tables") from None
         return planned, how_in_session(known.session, text, max_rows=PRINTED_ROWS + 1, slots=shares)
+
+
+def _warn(line: str) -> None:
+    console.err.print(f"qoop: {line}", soft_wrap=True)
 
 
 def _planned(statement: Statement, catalogue: Catalogue, statistics: Callable[[str], TableStatistics]) -> PlannedQuery:

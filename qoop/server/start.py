@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -21,6 +21,7 @@ from qoop.server.shares import Shares
 from qoop.server.spark import SparkApplication
 from qoop.submit.application import following_share, spark_session
 from qoop.submit.job import SparkFlags
+from qoop.submit.kept_catalogue import kept_catalogue
 from qoop.submit.registration import ArbiterAccess, Registration
 from qoop.tables.folder import FolderCatalogue
 from qoop.tables.text_files import options_of
@@ -46,18 +47,23 @@ def started(
     """
     # Any client may read the JVM's environment: SELECT '${env:NAME}'.
     os.environ.pop(TOKEN_VARIABLE, None)
-    spark = spark_session(name, flags, registration)
-    try:
-        if tables is not None:
-            show_tables(spark, tables)
-        with (
-            following_share(spark, profile, access, registration, log.info, log.warning) as told,
-            _shares(spark, told) as shares,
-        ):
-            yield SparkApplication(spark, shares, Options(plan=plan))
-    finally:
-        with suppress(Py4JError, OSError):  # It has stopped already.
-            spark.stop()
+    # The tables of a folder are in a catalogue in memory, which all sessions share.
+    kept: AbstractContextManager[dict[str, str]] = nullcontext({})
+    if tables is None:
+        kept = kept_catalogue(flags, os.environ, log.warning)
+    with kept as properties:
+        spark = spark_session(name, flags, registration, properties)
+        try:
+            if tables is not None:
+                show_tables(spark, tables)
+            with (
+                following_share(spark, profile, access, registration, log.info, log.warning) as told,
+                _shares(spark, told) as shares,
+            ):
+                yield SparkApplication(spark, shares, Options(plan=plan))
+        finally:
+            with suppress(Py4JError, OSError):  # It has stopped already.
+                spark.stop()
 
 
 @contextmanager
