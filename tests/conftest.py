@@ -1,7 +1,12 @@
 """Hypothesis profiles, and the options that rewrite stories and golden files."""
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Commands would open, and fill, the catalogue of whoever runs the tests.
+os.environ["QOOP_CATALOGUE"] = ""
 
 # The same examples in every run, so that a failure is there for everybody.
 settings.register_profile("house", deadline=None, derandomize=True, max_examples=150)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -131,9 +131,10 @@ class SparkCatalogue:
 
 
 @contextmanager
-def local_catalogue() -> Iterator[SparkCatalogue]:
-    """The catalogue of a temporary local Spark session, with the user's Spark configuration."""
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+def local_catalogue(properties: Mapping[str, str]) -> Iterator[SparkCatalogue]:
+    """The catalogue of a temporary local Spark session, with the user's Spark configuration and more properties."""
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = builder.config(map=dict(properties)).getOrCreate()
     try:
         yield SparkCatalogue(spark)
     finally:

@@ -79,6 +79,8 @@ def run_script(
             runner.run_file(file)
         else:
             runner.run(text or "", "-e")
+        return int(runner.has_failed)
+    # The script has said `exit`.
     return 0
 
 
@@ -132,7 +134,7 @@ def _prepared(
             spark.conf.set(name, value)
         except (PySparkException, Py4JError) as problem:
             raise QoopError(f"--hiveconf {name}={value}: {str(problem).splitlines()[0]}") from problem
-    runner = ScriptRunner(spark, options, tell, settings.manner)
+    runner = ScriptRunner(spark, options, tell, _print, settings.manner)
     if settings.database is not None:
         quoted = settings.database.replace("`", "``")
         runner.run(f"USE `{quoted}`", "--database")

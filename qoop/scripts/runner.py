@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -66,19 +66,27 @@ class Manner:
 class ScriptRunner:
     """Runs statements in a session.
 
-    Rows go to stdout. `outcomes`: how the statements were run that Spark has accepted.
+    Rows go to stdout. `outcomes`: how the statements were run that Spark has accepted. `has_failed`: whether the latest
+    statement has, which decides the exit code if errors are ignored.
 
     Args:
         options: for one statement.
         tell: called with a line for people about each statement.
+        warn: called with a line about each that has failed, where errors are ignored.
     """
 
     def __init__(
-        self, spark: SparkSession, options: Callable[[], Options], tell: Callable[[str], None], manner: Manner
+        self,
+        spark: SparkSession,
+        options: Callable[[], Options],
+        tell: Callable[[str], None],
+        warn: Callable[[str], None],
+        manner: Manner,
     ) -> None:
-        self.spark, self._options, self._tell, self._manner = spark, options, tell, manner
+        self.spark, self._options, self._tell, self._warn, self._manner = spark, options, tell, warn, manner
         self._depth = 0
         self.outcomes: list[Outcome] = []
+        self.has_failed = False
         without_delay(spark)
         if manner.is_hive:
             for name, value in hive.SETTINGS.items():
@@ -109,13 +117,18 @@ class ScriptRunner:
         """Run one statement; see `run`. `where` it is, for messages."""
         if self._manner.is_verbose:
             sys.stdout.write(statement.text + "\n")
+        self.has_failed = False
         try:
             self._run(statement.text, where)
         except (ReportedError, PySparkException, Py4JError, OSError) as problem:
-            failed = problem if isinstance(problem, ScriptFailedError) else self._failed(problem, statement.text, where)
+            if isinstance(problem, ScriptFailedError):
+                # A statement of a file that this one reads.
+                raise
+            failed = self._failed(problem, statement.text, where)
+            self.has_failed = True
             if not self._manner.ignores_errors:
                 raise failed from problem
-            self._tell(str(failed))
+            self._warn(str(failed))
 
     def cancel(self) -> None:
         """Cancel the jobs of a statement that was interrupted; those of plans have been cancelled."""
@@ -179,7 +192,9 @@ class ScriptRunner:
         """Run a statement and print its rows: how many it had, None if it stores them."""
         parsed = ParsedText(text, partial(syntax_of, self.spark))
         if parsed.stores_rows:
-            return None, execute(self.spark, parsed, self._options())
+            outcome = execute(self.spark, parsed, self._options())
+            self._print_header([])
+            return None, outcome
         header: list[str] = []
 
         def take(frame: DataFrame) -> tuple[int, tuple[int, list[str]]]:
@@ -188,12 +203,16 @@ class ScriptRunner:
             return printed[0], printed
 
         (rows, texts), outcome = fetch(self.spark, parsed, self._options(), take)
-        if self._manner.prints_header and header:
-            sys.stdout.write("\t".join(header) + "\n")
+        self._print_header(header)
         for printed in texts:
             sys.stdout.write(printed + "\n")
         sys.stdout.flush()
         return rows, outcome
+
+    def _print_header(self, columns: Sequence[str]) -> None:
+        """Print column names, if they are wanted; of a statement that has none, what spark-sql prints then."""
+        if self._manner.prints_header:
+            sys.stdout.write("\t".join(columns or ("Response code",)) + "\n")
 
     def _failed(self, problem: Exception, text: str, where: str) -> ScriptFailedError:
         if isinstance(problem, ParseException):

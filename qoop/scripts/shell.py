@@ -114,7 +114,7 @@ class Completion:
 
     def _columns(self, table: str) -> list[str]:
         with contextlib.suppress(PySparkException, Py4JError):
-            return plain_sql(self._spark, f"SELECT * FROM {table}").columns
+            return list(plain_sql(self._spark, f"SELECT * FROM {table}").columns)
         return []
 
 

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import psutil
 
+from qoop.parsing.statement import ParsedText
 from qoop.submit.job import Job, SparkFlags
+from qoop.submit.kept_catalogue import kept_catalogue
 from qoop.submit.registration import ArbiterAccess, register
 from qoop.submit.stderr import MESSAGES, relay_to_stderr
+from qoop.tables.folder import FolderCatalogue, TablesError
 from yarn_plugin.console import err
 from yarn_plugin.control_characters import escape_controls
 
@@ -53,12 +56,27 @@ def submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
 
 def _submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
     flags.check(output=job.output is not None, checkpoint=job.checkpoint is not None)
-    if access is None:
-        return _spark_submit(job, flags, {})
-    return _submit_registered(job, flags, access)
+    with _catalogue(job, flags) as catalogue:
+        if access is None:
+            return _spark_submit(job, flags, catalogue)
+        return _submit_registered(job, flags, access, catalogue)
 
 
-def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess) -> int:
+def _catalogue(job: Job, flags: SparkFlags) -> contextlib.AbstractContextManager[dict[str, str]]:
+    """The catalogue that a job needs: opening one takes seconds, and a query whose tables are in a folder needs none.
+
+    A query of other tables needs it only if it has been made before.
+    """
+    parsed = ParsedText(job.text)
+    is_query = parsed.statement is not None and not parsed.returns_no_rows
+    if is_query and job.tables is not None and parsed.statement is not None:
+        with contextlib.suppress(TablesError):
+            if parsed.statement.table_names <= FolderCatalogue(job.tables).tables.keys():
+                return contextlib.nullcontext({})
+    return kept_catalogue(flags, os.environ, _print, creates=not is_query)
+
+
+def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess, catalogue: Mapping[str, str]) -> int:
     registration = register(job.name, flags, access)
     goes_on = False
     try:
@@ -72,7 +90,8 @@ def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess) -> in
                 "verify": _verify_in_driver(access.verify, flags),
             }
         )
-        code = _spark_submit(job, flags, registration.confs(), _files_for_driver(access.verify, flags))
+        confs = {**catalogue, **registration.confs()}
+        code = _spark_submit(job, flags, confs, _files_for_driver(access.verify, flags))
         goes_on = _goes_on(flags, code) or (flags.ends_before_query and code == 0)
         return code
     finally:

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from qoop.cli import cli as qoop
+from qoop.submit.words import PassThroughCommand
 from themis_agent.cli import cli as themis_agent
 from tpcds.cli import cli as tpcds
 from tpcds.demo.effects import Times, effects
@@ -105,7 +106,7 @@ def unknown_options(program, words):
         # What follows is the command line of another program.
         rest = rest[: rest.index("--")] if "--" in rest else rest
         known = {option for parameter in command.get_params(context) for option in parameter.opts}
-        known |= OF_SPARK_SUBMIT if (program, command.name) in (("qoop", "submit"), ("qoop", "server")) else set()
+        known |= OF_SPARK_SUBMIT if isinstance(command, PassThroughCommand) else set()
         yield from (word for word in rest if word.startswith("-") and word.strip("])'\"").split("=")[0] not in known)
 
 

@@ -32,7 +32,7 @@ def test_every_command_and_every_option_has_a_description():
     assert lacking == []
 
 
-CAUGHT_INSIDE = {"BlockingIOError", "TooLargeError"}
+CAUGHT_INSIDE = {"BlockingIOError", "ScriptEndedError", "TooLargeError"}
 """Errors that signal between functions of the product and never reach a user."""
 
 
