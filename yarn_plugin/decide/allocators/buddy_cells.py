@@ -121,6 +121,11 @@ class BuddyCellsSettings:
                 choices = [each for each in known if ":" not in each]
                 raise BadInputError("inside", name, f"no virtual cluster that can have a scheduler; {one_of(choices)}")
 
+    def scheduler_of(self, claim: Claim, cluster: str) -> str | None:
+        """Who decides inside a virtual cluster on a claim: not on pinned and opportunistic ones; None: HiveD itself."""
+        is_its = claim.priority > OPPORTUNISTIC and claim.pinned is None
+        return self.inside.get(cluster) if is_its else None
+
     def check_inside(self, kinds: Mapping[str, AllocatorKind]) -> None:
         """Check that the schedulers inside virtual clusters exist.
 
@@ -479,12 +484,12 @@ class _Deciding:
             guest.bind_waiting()
 
     def _guest_of(self, key: ClaimKey, claim: Claim) -> str | None:
-        """The virtual cluster whose own allocator decides on a claim: not on pinned and opportunistic ones."""
+        """The virtual cluster whose own allocator decides on a claim: the one that has leases of it, else its own."""
         if key in self._lent_to or not self._settings.inside:
             return self._lent_to.get(key)
         cluster = self._claimed_cluster(claim)
-        is_its = claim.priority > OPPORTUNISTIC and claim.pinned is None and name_of(key) not in self._placed
-        return cluster if is_its and cluster in self._settings.inside else None
+        is_placed = name_of(key) in self._placed
+        return None if is_placed or self._settings.scheduler_of(claim, cluster) is None else cluster
 
     def _is_inside(self, request: Request) -> bool:
         return request.cluster in self._settings.inside and not request.pinned
