@@ -21,3 +21,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(installed if name in ("install", "uninstall") else api, name)
     raise AttributeError(f"module 'qoop' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qoop.scripts.cli import run, shell
-from qoop.submit.words import PassThroughCommand, arbiter_access, ends_with_file, is_arbiter_from_environment
+from qoop.submit.words import (
+    PassThroughCommand,
+    arbiter_access,
+    arbiter_options,
+    ends_with_file,
+    is_arbiter_from_environment,
+)
 from yarn_plugin import console
-from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
+from yarn_plugin.api.client import URL_VARIABLE
 
 if TYPE_CHECKING:
     from qoop.submit.job import Job
@@ -70,26 +76,7 @@ def cli() -> None:
     help='How to print rows. csv: with a header; NULL is an empty field, an empty string is "". json: one object per '
     "line.  [default: table]",
 )
-@click.option(
-    "--arbiter",
-    envvar=URL_VARIABLE,
-    metavar="URL",
-    help=f"Arbiter to register with for a share of the cluster; needs --master yarn.  [env var: {URL_VARIABLE}]",
-)
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help=f"With --arbiter: file with your token.  [default: the token in {TOKEN_VARIABLE}]",
-)
-@console.ca_option
-@click.option("--pool", help="With --arbiter: the pool to join, if there are several.")
-@click.option(
-    "--weight",
-    type=click.FloatRange(0, 1000, min_open=True),
-    default=1.0,
-    help="With --arbiter: weight among the applications in the pool, up to the pool's max_weight.  [default: 1]",
-)
+@arbiter_options()
 @click.option(
     "--profile",
     metavar="FILE",
@@ -162,6 +149,7 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     """
     from qoop.submit.command import submit as run
     from qoop.submit.job import SparkFlags, read_query, spark_defaults
+    from qoop.submit.preflight import check_job
 
     text = given["text"]
     flags, file = (rest, None) if text is not None else (rest[:-1], next(iter(rest[-1:]), None))
@@ -170,7 +158,10 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     if text is not None and ends_with_file(rest):
         file = rest[-1]
     query = read_query(file, str(text) if text is not None else None)
-    return run(_job(query, given), SparkFlags(flags, spark_defaults(flags, os.environ)), arbiter_access(given))
+    job, spark_flags = _job(query, given), SparkFlags(flags, spark_defaults(flags, os.environ))
+    access = arbiter_access(given)
+    check_job(job, spark_flags, os.environ)
+    return run(job, spark_flags, access)
 
 
 @cli.command(context_settings=console.CONTEXT)
@@ -222,6 +213,31 @@ def explain(
     run(read_query(file, text), tables, parse_shares(shares), plans, json_file)
 
 
+@cli.command(context_settings=console.CONTEXT)
+@click.option("--all", "everything", is_flag=True, help="Show all queries that are kept, not only the latest ten.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    callback=console.json_path,
+    help="Also write the queries to FILE as JSON; - is stdout.",
+    metavar="FILE",
+)
+def status(everything: bool, json_file: Path | None) -> None:
+    """Show your running and latest queries on this machine.
+
+    \b
+    Example:  qoop status
+
+    Shows for each query of qoop submit its progress by the latest estimate, its plan, the stages that have finished,
+    its share in slots, its time, and the estimate before it began. Below, why running queries have their share. The
+    last 100 queries are kept; those with --deploy-mode cluster are not shown.
+    """
+    from qoop.status import show_status
+
+    show_status(everything, json_file)
+
+
 @cli.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS]")
 @click.option(
@@ -243,26 +259,9 @@ def explain(
     help="Local directory with a Parquet file, or a directory of Parquet files, for each table.  [default: Spark's "
     "catalog]",
 )
-@click.option(
-    "--arbiter",
-    envvar=URL_VARIABLE,
-    metavar="URL",
-    help="Arbiter to register with for a share of the cluster; needs --master yarn. Clients then log in with tokens "
-    f"as passwords.  [env var: {URL_VARIABLE}]",
-)
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help=f"With --arbiter: file with the server's own token.  [default: the token in {TOKEN_VARIABLE}]",
-)
-@console.ca_option
-@click.option("--pool", help="With --arbiter: the pool to join, if there are several.")
-@click.option(
-    "--weight",
-    type=click.FloatRange(0, 1000, min_open=True),
-    default=1.0,
-    help="With --arbiter: weight among the applications in the pool, up to the pool's max_weight.  [default: 1]",
+@arbiter_options(
+    "for a share of the cluster; needs --master yarn. Clients then log in with tokens as passwords",
+    "the server's own token",
 )
 @click.option(
     "--profile",

@@ -28,6 +28,14 @@ class UnknownTableError(UnknownNameError):
         self.table = table
 
 
+class UnknownColumnError(UnknownNameError):
+    """The query names a column that does not exist; `similar`: the end of the message, with names that do."""
+
+    def __init__(self, message: str, similar: str = "") -> None:
+        super().__init__(f"{message}{similar}")
+        self.similar = similar
+
+
 class QueryFailedError(QoopError):
     """The query has failed; the message is Spark's."""
 

@@ -11,9 +11,11 @@ from rich.tree import Tree as RichTree
 from qoop.as_written.decide import Ask, Facts, HowToRun, Names, Planned, Reading, how_to_run
 from qoop.as_written.wording import text as text_of
 from qoop.as_written.wording import with_remedy
-from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError, did_you_mean
+from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError
+from qoop.estimate.breakdown import Part, breakdown
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate, Inputs
+from qoop.estimate.speed import at_speed
 from qoop.estimate.statistics import TableStatistics
 from qoop.parsing.moment import Moment
 from qoop.parsing.spark_sql import Catalogue
@@ -22,10 +24,11 @@ from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT, Plan, StageId, view_name
 from qoop.plans.trees import Join, Tree
-from qoop.replan.decision import Progress, Rules, evaluate
+from qoop.replan.decision import Candidate, Progress, Rules, evaluate
 from qoop.replan.first_choice import first_plan
+from qoop.run.machine_speed import read_speed
 from qoop.run.wording import in_slots
-from qoop.tables.folder import FolderCatalogue
+from qoop.tables.folder import FolderCatalogue, unknown_table
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
@@ -36,6 +39,10 @@ MAX_SHARE = 1e9
 
 PRINTED_ROWS = 1000
 """How many rows `qoop submit` prints by default; with fewer Spark may stop early."""
+
+
+SHOWN_S = 0.005
+"""Parts of plans below this many seconds are not shown."""
 
 
 def _now() -> Moment:
@@ -77,13 +84,9 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
         if json_file is not None:
             console.write_json(json_file, {"plans": [], "one_stage_reason": str(problem), "shares": list(shares)})
         return
-    rules, estimator = Rules(), planned.estimator
-    found = [evaluate(planned.plans, estimator, Progress(frozenset(), {}), share, rules) for share in shares]
-    ends = [[at_share[number].seconds for at_share in found] for number in range(len(planned.plans))]
-    chosen = [
-        first_plan(planned.plans, estimator, at_share, share, rules)
-        for at_share, share in zip(found, shares, strict=True)
-    ]
+    found = [_evaluated(planned, share) for share in shares]
+    ends = [[at_share[number].seconds for at_share, _ in found] for number in range(len(planned.plans))]
+    chosen = [plan for _, plan in found]
     shown = list(dict.fromkeys([*chosen, *sorted(range(len(ends)), key=lambda number: ends[number])]))
     shown = shown[: max(max_plans, len(set(chosen)))]
     _show(planned, shares, ends, chosen, shown)
@@ -93,6 +96,21 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
         console.write_json(json_file, _estimates_as_json(planned, shares, ends, chosen))
 
 
+def _evaluated(planned: PlannedQuery, share: float) -> tuple[list[Candidate], int]:
+    """The candidates at a share, and the one that a query would begin with."""
+    rules, estimator = Rules(), planned.estimator
+    at_share = evaluate(planned.plans, estimator, Progress(frozenset(), {}), share, rules)
+    return at_share, first_plan(planned.plans, estimator, at_share, share, rules)
+
+
+def _turns_at(planned: PlannedQuery, low: float, high: float, before: int) -> float:
+    """The share between two at which a plan is no longer the one that is chosen, within a hundredth."""
+    while high / low > 1.01:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if _evaluated(planned, middle)[1] == before else (low, middle)
+    return high
+
+
 def _plan(text: str, tables: str | None, shares: Sequence[float]) -> tuple[PlannedQuery, list[HowToRun]]:
     """The query's plans, and whether it would be planned at each share."""
     if tables is not None:
@@ -100,8 +118,7 @@ def _plan(text: str, tables: str | None, shares: Sequence[float]) -> tuple[Plann
         try:
             planned = _planned(parse_statement(text), folder, folder.statistics)
         except UnknownTableError as problem:
-            similar = did_you_mean(problem.table, folder.tables)
-            raise UnknownNameError(f"{problem} in --tables {tables!r}{similar}") from None
+            raise unknown_table(problem, folder, tables) from None
         inputs = _inputs(planned, folder)
         return planned, [_how(Reading(inputs, Gate(), share, characters=len(text))) for share in shares]
     from qoop.api import how_to_run as how_in_session
@@ -126,7 +143,9 @@ def _planned(statement: Statement, catalogue: Catalogue, statistics: Callable[[s
     if statement.inserts:
         # They read the same source.
         statement = statement.source_queries()[0]
-    return plan(statement, catalogue, statistics, CutPolicy(), CostModel(), _now, fewer_stages=True)
+    # As for `qoop submit`: the first query of an application.
+    model = at_speed(CostModel(), read_speed().factor(is_cold=True))
+    return plan(statement, catalogue, statistics, CutPolicy(), model, _now, fewer_stages=True)
 
 
 def _inputs(planned: PlannedQuery, folder: FolderCatalogue) -> Inputs:
@@ -184,14 +203,45 @@ def _show(
         (number, len(planned.plans[number].stages()), *_marked(ends[number], [number == other for other in chosen]))
         for number in shown
     ]
-    console.out.print("estimated seconds to completion (* chosen at this share)")
+    console.out.print(f"estimated seconds to completion (* chosen at this share), {_calibrated()}")
     console.out.print(console.table(None, columns, rows))
     for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False):
         if before != after:
-            console.out.print(f"at {in_slots(low)} plan {before} is chosen, at {in_slots(high)} plan {after}")
+            turn = _turns_at(planned, low, high, before)
+            console.out.print(
+                f"at {in_slots(low)} plan {before} is chosen, at {in_slots(high)} plan {after}; "
+                f"it turns at about {turn:.2g} slots"
+            )
+    for number in dict.fromkeys(chosen):
+        share = shares[chosen.index(number)]
+        other = min(
+            (one for one in range(len(ends)) if one != number),
+            key=lambda one: ends[one][chosen.index(number)],
+            default=None,
+        )
+        if other is not None:
+            console.out.print(_why_it_wins(planned, number, other, share), soft_wrap=True)
     cause = planned.one_stage_cause()
     if cause is not None:
         console.out.print(f"every plan is a single stage: {with_remedy(cause)}", soft_wrap=True)
+
+
+def _calibrated() -> str:
+    runs = read_speed().runs
+    if not runs:
+        return "at nominal speed, as no planned query has run on this machine yet"
+    return f"at this machine's speed, as {count(runs, 'run')} of planned queries showed"
+
+
+def _why_it_wins(planned: PlannedQuery, number: int, other: int, share: float) -> str:
+    """Where a plan saves time against another one, and where it loses some."""
+    won, lost = (breakdown(planned.plans[one], planned.estimator, share) for one in (number, other))
+    shown = [part for part in Part if max(won[part], lost[part]) >= SHOWN_S]
+    parts = ", ".join(f"{part} {won[part]:.2f} s (plan {other}: {lost[part]:.2f})" for part in shown)
+    most = max(Part, key=lambda part: lost[part] - won[part])
+    saved = lost[most] - won[most]
+    why = f"; it saves most in {most}, {saved:.2f} s" if saved >= SHOWN_S else ""
+    return f"plan {number} on {in_slots(share)}: {parts}{why}"
 
 
 def _marked(ends: list[float], taken: list[bool]) -> list[str]:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar, get_args
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -45,6 +45,7 @@ from qoop.engine.verification import Verification
 from qoop.errors import QoopError, QueryFailedError, RunsAsWrittenError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate, Inputs
+from qoop.estimate.speed import TimedRun, at_speed
 from qoop.feedback.profile import fixed_share
 from qoop.known_plans import KnownPlans
 from qoop.options import CHECKPOINT_WANTED, PLAN_WANTED, Options
@@ -52,6 +53,7 @@ from qoop.parsing.statement import ParsedText
 from qoop.planner import PlannedQuery
 from qoop.run.earlier_runs import EarlierRuns, Run
 from qoop.run.journal import QueryJournal, check_writable
+from qoop.run.machine_speed import add_run, read_speed
 from qoop.run.past_runs import PastRuns
 from qoop.run.query_run import Outcome, QueryRun
 from qoop.run.runs_here import RunsHere
@@ -60,6 +62,11 @@ from yarn_plugin.errors import describe
 Rated = TypeVar("Rated", Gate, CostModel)
 
 _runs_here = RunsHere()
+_ran_here: set[str] = set()
+"""The applications in which a query has run: the first is slow, as Spark compiles code and executors start."""
+
+_speed = cache(read_speed)
+"""The speed of the machine; the same throughout the process, so that plans that are known stay so."""
 _known_plans = KnownPlans()
 
 PLAN_SETTING = "spark.qoop.plan"
@@ -118,7 +125,11 @@ class SessionQuery:
             self.written = QueryAsWritten(spark, parsed.text, query)
         self._slots = slots_within(spark.sparkContext, options.slots)
         number = hash((spark.sparkContext.applicationId, parsed.text, use))
-        self._earlier = EarlierRuns(options.guard, _runs_here, number, self._slots, is_fixed=options.feed is None)
+        self._is_cold = spark.sparkContext.applicationId not in _ran_here
+        self._factor = _speed().factor(self._is_cold) if options.model == CostModel() else 1.0
+        self._earlier = EarlierRuns(
+            options.guard, _runs_here, number, self._slots, is_fixed=options.feed is None, factor=self._factor
+        )
         self._session = spark
         self._checkpoints: Checkpoints | None = None
         self._engine: SparkEngine | None = None
@@ -281,7 +292,12 @@ class SessionQuery:
                 raise
         if is_compared:
             ended = Run(outcome, planned, self._planning_s, on_trial)
-            self._earlier.add(ended, is_alone and is_idle(self.spark.sparkContext))
+            is_alone = is_alone and is_idle(self.spark.sparkContext)
+            self._earlier.add(ended, is_alone)
+            if is_alone and outcome.decisions and not outcome.counts.switches and not outcome.stopped_planning:
+                nominal = outcome.decisions[0].expected / self._factor
+                add_run(TimedRun(nominal, outcome.seconds, self._is_cold))
+        _ran_here.add(self.spark.sparkContext.applicationId)
         return outcome
 
     def wanted(self, frame: DataFrame) -> DataFrame:
@@ -438,7 +454,7 @@ class SessionQuery:
             self._catalogue,
             self._catalogue.statistics,
             options.cut_policy,
-            self._broadcasting(options.model, CostModel()),
+            self._broadcasting(at_speed(options.model, self._factor), CostModel()),
             partial(current_moment, self.spark),
             fewer_stages=self._when == "auto",
             findings=self._earlier.findings,

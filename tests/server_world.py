@@ -25,7 +25,7 @@ from qoop.server.connections import Listener
 from qoop.server.encoding import schema_of
 from qoop.server.errors import StatementFailedError
 from qoop.server.handler import Handler
-from qoop.server.limits import ServerLimits
+from qoop.server.limits import Budget, ServerLimits
 from qoop.server.results import ResultRoom, of_rows
 from qoop.server.types import Column, TypeId
 
@@ -33,7 +33,7 @@ NUMBERS = (Column("n", TypeId.BIGINT),)
 
 
 class ToySession:
-    """Statements: `rows N`, `wait` (until it is cancelled), `fail`."""
+    """Statements: `rows N`, `sleep S`, `wait` (until it is cancelled), `fail`."""
 
     def __init__(self, world, user, configuration):
         self.world, self.user, self.configuration = world, user, configuration
@@ -45,6 +45,9 @@ class ToySession:
         self.world.started.append(statement.text)
         word, _, rest = statement.text.partition(" ")
         statement.log.add(f"started {statement.text[:20]}")
+        if word == "sleep":
+            time.sleep(float(rest))
+            return Answer(NUMBERS, None)
         if word == "wait":
             assert stopped.wait(20), "nobody has cancelled it"
             raise StatementFailedError("SPARK_JOB_CANCELLED")
@@ -64,6 +67,7 @@ class ToySession:
         return [Table("item", "TABLE", "things"), Table("recent", "VIEW")] if schema == "sales" else []
 
     def columns(self, schema, table):
+        self.world.listing.wait(40)
         return [TableColumn("id", "bigint"), TableColumn("price", "decimal(7,2)", "in EUR")]
 
     def functions(self):
@@ -86,7 +90,9 @@ class World:
     def __post_init__(self):
         self.opening_s = 0.0
         self.started, self.cancelled, self.opened = [], [], []
-        self.room = ResultRoom(self.limits.memory_bytes, self.limits.disk_bytes)
+        self.listing = threading.Event()
+        self.listing.set()
+        self.room = ResultRoom(Budget(self.limits.memory_bytes), Budget(self.limits.disk_bytes))
 
     def open_session(self, user, configuration):
         time.sleep(self.opening_s)

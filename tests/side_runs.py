@@ -154,7 +154,7 @@ def run(
             if patience_s is not None:
                 long_run = long_run.advanced(now, queue.progress(), {job.user for job in seen})
                 queue = replace(queue, overdue=long_run.overdue(patience_s))
-                due = long_run.next_overdue(patience_s, queue.progress())
+                due = long_run.next_overdue(patience_s, queue.progress(), {job.user for job in seen})
                 if due is not None and (due, "look") not in looks:
                     looks.add((due, "look"))
                     push(due, "look", None)

@@ -59,6 +59,12 @@ class Estimator:
         """An estimator that assumes more rows than expected from uncertain filters and joins (or fewer, below 0)."""
         return self._rebuilt(self.counted, self.calibration, pessimism)
 
+    def with_model(self, model: CostModel) -> "Estimator":
+        """An estimator with other costs of the same work."""
+        return Estimator(
+            self.query, self._base_tables, model, self.counted, self.calibration, self._pessimism, self._priors
+        )
+
     def _rebuilt(self, counted: Mapping[StageId, float], calibration: Calibration, pessimism: float) -> "Estimator":
         return Estimator(self.query, self._base_tables, self.model, counted, calibration, pessimism, self._priors)
 

@@ -15,7 +15,7 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
 from qoop.as_written.causes import Construct, Excess, NotRepeatable, TooMuch, Unrepeatable, Unsupported
-from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError, did_you_mean
+from qoop.errors import CannotSplitError, UnknownColumnError, UnknownTableError, did_you_mean
 from qoop.parsing.expressions import aliases_defined_by, all_of
 from qoop.parsing.spark_sql import DIALECT, USUAL, Catalogue, Syntax, Types, check_can_be_written
 from qoop.plans.plan import PREFIX, ROOT
@@ -318,7 +318,9 @@ def _qualify_names(query: exp.Query, types: dict[str, Types], syntax: Syntax) ->
     except (OptimizeError, SchemaError) as error:
         message = " ".join(str(error).split())
         if "could not be resolved" in message or "Unknown column" in message:
-            raise UnknownNameError(_unknown_column(message, types)) from None
+            if HIDDEN_COLUMN in message:
+                raise CannotSplitError(Unsupported(Construct.NAMES, message)) from None
+            raise _unknown_column(message, types) from None
         raise CannotSplitError(Unsupported(Construct.NAMES, message)) from None
     if not isinstance(result, exp.Query):
         raise CannotSplitError(Unsupported(Construct.NOT_SELECT))
@@ -349,17 +351,21 @@ UNRESOLVED = re.compile(
 """sqlglot's messages about a column that does not exist, is not in scope or is ambiguous."""
 
 
-def _unknown_column(message: str, types: dict[str, Types]) -> str:
-    """sqlglot's message with the position where the column starts, and columns of similar names."""
+HIDDEN_COLUMN = "'_metadata'"
+"""The column of every file that Spark shows only where it is named."""
+
+
+def _unknown_column(message: str, types: dict[str, Types]) -> UnknownColumnError:
+    """The error for sqlglot's message, with the position where the column starts, and columns of similar names."""
     unresolved = UNRESOLVED.search(message)
     if unresolved is None:
-        return f"query: {message}"
+        return UnknownColumnError(f"query: {message}")
     name = unresolved["quoted"] or unresolved["plain"] or ""
     where = _where_unresolved(unresolved, name)
     known = {column for columns in types.values() for column in columns}
     if name.lower() in {column.lower() for column in known}:
-        return f"{where}: column {name!r} is ambiguous, or of a table that is not in scope"
-    return f"{where}: column {name!r} not found{did_you_mean(name, known)}"
+        return UnknownColumnError(f"{where}: column {name!r} is ambiguous, or of a table that is not in scope")
+    return UnknownColumnError(f"{where}: column {name!r} not found", did_you_mean(name, known))
 
 
 def _where_unresolved(unresolved: re.Match[str], name: str) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
@@ -20,6 +21,7 @@ from qoop.as_written.causes import (
 from qoop.computed_once import computed_once
 from qoop.errors import CannotSplitError, QuerySyntaxError
 from qoop.latest import Latest
+from qoop.parsing.blocks import MAX_NODES
 from qoop.parsing.spark_sql import DIALECT, USUAL, Syntax, check_can_be_written
 from yarn_plugin.errors import describe
 
@@ -114,12 +116,16 @@ class ParsedText:
     def _parsed(self) -> tuple[Statement | None, AsWrittenCause | None]:
         key = self.text, self._syntax()
         known = _parsed_before.get(key) or _try_to_parse(*key)
-        _parsed_before.put(key, known)
+        if len(self.text) <= MAX_KEPT:
+            _parsed_before.put(key, known)
         return known
 
 
 _parsed_before: Latest[tuple[str, Syntax], tuple[Statement | None, AsWrittenCause | None]] = Latest(100)
 """The texts that were parsed last: nothing changes their trees."""
+
+MAX_KEPT = 100_000
+"""Characters of a text that is kept with its tree."""
 
 
 def _try_to_parse(text: str, syntax: Syntax) -> tuple[Statement | None, AsWrittenCause | None]:
@@ -128,6 +134,9 @@ def _try_to_parse(text: str, syntax: Syntax) -> tuple[Statement | None, AsWritte
     values = INSERTED_VALUES.match(text)
     if values is not None and not QUERY_WORDS.search(text):
         text = f"{values[1]} (1)"
+    if next(islice(WORDS.finditer(text), MAX_WORDS, None), None) is not None:
+        # Parsing it would take minutes, in which other threads of this process hardly run.
+        return None, TooMuch(Excess.TEXT, MAX_NODES)
     try:
         return parse_statement(text, syntax), None
     except CannotSplitError as problem:
@@ -137,6 +146,11 @@ def _try_to_parse(text: str, syntax: Syntax) -> tuple[Statement | None, AsWritte
     except Exception as problem:  # noqa: BLE001 - whatever fails in the parser, Spark may run the text
         return None, PlanningFailed(describe(problem))
 
+
+WORDS = re.compile(r"\w+")
+
+MAX_WORDS = 2 * MAX_NODES
+"""Words of a text that is parsed; most of them are expressions, of which the planner takes half as many."""
 
 INSERTED_VALUES = re.compile(
     r"(\s*INSERT\s+(?:INTO|OVERWRITE)\b[^()']*(?:\([^()]*\)[^()']*)?\bVALUES)\s*\(", re.IGNORECASE

@@ -107,6 +107,7 @@ def _figures(record: QueryRecord) -> list[KeyFigure]:
     ended = {"done": "from plans to result", "failed": "until it failed", "unfinished": "until the journal ends"}
     figures = [
         KeyFigure("Time", seconds(record.seconds), ended[record.status], tones[record.status]),
+        *_estimate(record),
         KeyFigure("Stages run", str(len(finished)), f"{len({attempt.stage for attempt in finished})} different"),
     ]
     if record.header.plans:
@@ -121,6 +122,14 @@ def _figures(record: QueryRecord) -> list[KeyFigure]:
             KeyFigure("Outputs unused", str(unused), "after switches"),
         ]
     return figures + _share_changes(record) + _failures(record)
+
+
+def _estimate(record: QueryRecord) -> list[KeyFigure]:
+    """What the first plan was expected to take, beside the time that the query took."""
+    if not record.decisions:
+        return []
+    first = record.decisions[0].decision
+    return [KeyFigure("Estimate", seconds(first.expected), f"of plan {first.plan}, before it began")]
 
 
 def _share_changes(record: QueryRecord) -> list[KeyFigure]:

@@ -72,9 +72,13 @@ class EarlierRuns:
         query: identifies the query roughly, for those.
         slots: its share when it begins.
         is_fixed: whether the share stays as it is.
+        factor: by how much estimates exceed those at nominal speed, which are recorded.
     """
 
-    def __init__(self, guard: Guard | None, here: RunsHere, query: int, slots: float, is_fixed: bool) -> None:
+    def __init__(
+        self, guard: Guard | None, here: RunsHere, query: int, slots: float, is_fixed: bool, factor: float = 1.0
+    ) -> None:
+        self._factor = factor
         self._guard, self._here, self._query, self._slots, self._is_fixed = guard, here, query, slots, is_fixed
         self.findings = NOTHING_FOUND
         self.measured: Mapping[str, PlanTime] = {}
@@ -109,6 +113,7 @@ class EarlierRuns:
         self._record, self._keeps_rows = record, keeps_rows
         is_cold = self._is_first(True) and self._is_first(False)
         past = record.read()
+        past = replace(past, runs=tuple(replace(run, expected=run.expected * self._factor) for run in past.runs))
         runs = past.runs if any(not run.planned for run in past.runs) else (*self._gated_runs(), *past.runs)
         self.measured = self._guard.measured(runs, self._slots, is_cold, past.given_up)
         # Sorted: the record's order changes from run to run, and the plans that were made for these are to be found.
@@ -175,7 +180,7 @@ class EarlierRuns:
             kept = outcome.as_written and self._is_fixed
             planned = PastRun(True, run.planning_s + outcome.seconds, slots, cores, first_planned, kept)
             if (began := run.first_plan) is not None:
-                expected, switched = outcome.decisions[0].expected, outcome.counts.switches > 0
+                expected, switched = outcome.decisions[0].expected / self._factor, outcome.counts.switches > 0
                 planned = replace(planned, plan=began.signature, switched=switched, expected=expected)
             found.append(planned)
         if outcome.as_written or run.was_tried:

@@ -44,12 +44,14 @@ class ProgressLines:
                 self._print(f"running as written, in one stage: {wording.why(cause)}")
 
     def summary(self, outcome: Outcome) -> None:
-        """Print how long the query took, and what was run, reused and lost."""
+        """Print what happened to the plans, how long the query took, and what was run, reused and lost."""
         counts = outcome.counts
+        if outcome.decisions:
+            self._print(f"what happened: {wording.story(outcome.decisions)}")
         failures = [f"{count(counts.failed, 'stage')} failed"] if counts.failed else []
         failures += [f"{count(counts.lost, 'output')} lost"] if counts.lost else []
         self._print(
-            f"done in {outcome.seconds:.1f} s: {count(outcome.join_trees, 'join tree')}, "
+            f"done in {outcome.seconds:.1f} s{_estimate(outcome)}: {count(outcome.join_trees, 'join tree')}, "
             f"{count(counts.stages, 'stage')} run, {count(counts.switches, 'plan switch', 'plan switches')} "
             f"({count(counts.reused, 'output')} reused, {counts.unused} unused, "
             f"{count(counts.cancelled, 'stage')} cancelled)" + "".join(f", {failure}" for failure in failures)
@@ -60,6 +62,11 @@ class ProgressLines:
         with contextlib.suppress(OSError):
             elapsed = f"[{time.monotonic() - self._started:6.1f} s]"
             self._console.print(f"{elapsed} {escape_controls(line)}", markup=False, soft_wrap=True)
+
+
+def _estimate(outcome: Outcome) -> str:
+    """What the first plan was expected to take, if there was one."""
+    return f" (estimate: {outcome.decisions[0].expected:.1f} s)" if outcome.decisions else ""
 
 
 def _outcome(decision: Decision) -> str:

@@ -1,5 +1,6 @@
 """Causes and decisions in plain English, for the terminal and the report. Nothing parses these sentences."""
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from qoop.as_written.causes import UntypedCause
@@ -84,6 +85,23 @@ def verdict(decision: Decision) -> str:
     is_told = decision.switched or decision.won_by in ("trial", "earlier runs")
     reason = f"; reason: {DECIDED_BY[decision.won_by]}" if is_told else ""
     return f"{comparison(decision)}{reason}"
+
+
+def story(decisions: Sequence[Decision]) -> str:
+    """What happened to a planned query, in a sentence: its first plan, and what a new share or a switch changed."""
+    if not decisions:
+        return ""
+    first = decisions[0]
+    worst = max(first.seconds)
+    ahead = f", the slowest of {count(len(first.seconds), 'plan')} in {worst:.1f} s" if len(first.seconds) > 1 else ""
+    parts = [f"it began with plan {first.plan}, estimated to take {first.expected:.1f} s{ahead}"]
+    for decision in decisions[1:]:
+        if decision.switched and decision.before is not None:
+            saved = decision.seconds[decision.before] - decision.expected
+            parts.append(f"{why(decision.cause)}: it switched to plan {decision.plan}, to save {saved:.1f} s")
+        elif isinstance(decision.cause, NewShare) and decision.cause.before is not None:
+            parts.append(f"{_share_change(decision.cause.before, decision.slots)}: plan {decision.plan} was still best")
+    return "; ".join(parts)
 
 
 def comparison(decision: Decision) -> str:

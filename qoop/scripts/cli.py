@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from qoop.submit.words import PassThroughCommand, arbiter_access, ends_with_file
+from qoop.submit.words import PassThroughCommand, arbiter_access, arbiter_options, ends_with_file
 from yarn_plugin import console
-from yarn_plugin.api.client import URL_VARIABLE
 from yarn_plugin.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -46,27 +45,7 @@ OPTIONS = (
         metavar="DIR",
         help="Local directory of tables, which are shown as temporary views; see qoop submit -h.",
     ),
-    click.option(
-        "--arbiter",
-        envvar=URL_VARIABLE,
-        metavar="URL",
-        help="Arbiter to register with, once for all statements, for a share of the cluster; needs --master yarn.  "
-        f"[env var: {URL_VARIABLE}]",
-    ),
-    click.option(
-        "--token-file",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="With --arbiter: file with your token.  [default: the token in YARN_ARBITER_TOKEN]",
-    ),
-    console.ca_option,
-    click.option("--pool", help="With --arbiter: the pool to join, if there are several."),
-    click.option(
-        "--weight",
-        type=click.FloatRange(0, 1000, min_open=True),
-        default=1.0,
-        help="With --arbiter: weight among the applications in the pool, up to the pool's max_weight.  [default: 1]",
-    ),
+    arbiter_options("once for all statements, for a share of the cluster; needs --master yarn"),
     click.option(
         "--profile",
         type=click.Path(path_type=Path),

@@ -76,9 +76,9 @@ def _milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1000.0)
 
 
-def listing(operation: Operation) -> Any:
-    """The answer to a question about the catalogue; the operation's text is the name of the call."""
-    response = getattr(ttypes, f"T{operation.text}Resp")
+def listing(method: str, operation: Operation) -> Any:
+    """The answer to a question about the catalogue."""
+    response = getattr(ttypes, f"T{method}Resp")
     return response(status=SUCCESS, operationHandle=operation_handle(operation))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from qoop.errors import QoopError
 from qoop.feedback.profile import read_profile
-from qoop.server.limits import ServerLimits
+from qoop.server.limits import Budget, ServerLimits
 from qoop.submit.job import SparkFlags, SubmissionError
 from qoop.submit.registration import ArbiterAccess, Registration
 from qoop.tables.folder import why_no_folder
@@ -128,7 +128,8 @@ def _serve(
     from qoop.server.start import started
 
     limits = settings.limits
-    room = ResultRoom(limits.memory_bytes, limits.disk_bytes, None if settings.spill is None else str(settings.spill))
+    folder = None if settings.spill is None else str(settings.spill)
+    room = ResultRoom(Budget(limits.memory_bytes), Budget(limits.disk_bytes), folder)
     authenticator = ByName() if access is None else ByToken(access.url, access.verify)
     with started(settings.name, settings.tables, settings.profile, settings.plan, flags, access, registration) as spark:
         handler = Handler(spark, limits, room)

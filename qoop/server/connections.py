@@ -9,14 +9,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from qoop.server import sasl
+from qoop.server.admission import Admission, AdmittingListener
 from qoop.server.authentication import ANONYMOUS, Authenticator
 from qoop.server.caller import Caller, Service
-from qoop.server.errors import AuthenticationError, ServerError
+from qoop.server.errors import AuthenticationError, LimitError, ServerError
 from qoop.server.http import HttpConnection
 from qoop.server.limits import Budget, Received, ServerLimits
-from qoop.server.messages import read_unframed
+from qoop.server.messages import read_framed, read_unframed
 from yarn_plugin.errors import BadInputError, describe
-from yarn_plugin.serving.connections import Connections, CountingListener
+from yarn_plugin.serving.connections import Connections
 from yarn_plugin.serving.limits import BACKLOG, allowed_connections
 from yarn_plugin.serving.refusals import Refusals
 
@@ -27,16 +28,21 @@ SASL_START, THRIFT = sasl.Status.START, 0x80
 
 LENGTH = struct.Struct("!i")
 
+KEEPALIVE = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 15, socket.TCP_KEEPCNT: 4}
+"""A client whose machine has gone is noticed after two minutes: 60 s of silence, then four probes each 15 s."""
+
 
 class _Protocol(asyncio.StreamReaderProtocol):
     """A stream whose end is noticed although nobody reads it, as while a call is answered."""
 
-    def __init__(self, serve: Callable[["Stream"], Awaitable[None]], limits: ServerLimits) -> None:
+    def __init__(
+        self, serve: Callable[["Stream"], Awaitable[None]], limits: ServerLimits, admission: Admission
+    ) -> None:
         loop = asyncio.get_running_loop()
         # asyncio itself refers to it weakly.
         self._reader = asyncio.StreamReader(loop=loop)
         super().__init__(self._reader, loop=loop)
-        self._serve, self._limits = serve, limits
+        self._serve, self._limits, self._admission = serve, limits, admission
         self._ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -45,9 +51,11 @@ class _Protocol(asyncio.StreamReaderProtocol):
         assert isinstance(transport, asyncio.Transport)
         opened = transport.get_extra_info("socket")
         if opened is not None:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream = Stream(self._reader, transport, self, self._ended, self._limits)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in KEEPALIVE.items():
+                opened.setsockopt(socket.IPPROTO_TCP, option, value)
+        stream = Stream(self._reader, transport, self, self._ended, self._limits, self._admission)
         self._task = asyncio.get_running_loop().create_task(_served(self._serve, stream))
 
     def eof_received(self) -> bool:
@@ -84,11 +92,24 @@ class Stream:
         protocol: asyncio.StreamReaderProtocol,
         ended: asyncio.Event,
         limits: ServerLimits,
+        admission: Admission,
     ) -> None:
         self._reader, self._transport, self._ended, self._limits = reader, transport, ended, limits
         self._writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else "a client"
+        self._admission = admission
+        self._user: str | None = None
+
+    def admit(self, user: str) -> None:
+        """The client is known. Idempotent.
+
+        Raises:
+            LimitError: the user has too many connections.
+        """
+        if self._user is None:
+            self._admission.admit(self._transport.get_extra_info("socket").fileno(), user)
+            self._user = user
 
     async def read(self, count: int) -> bytes:
         """Exactly so many bytes."""
@@ -130,6 +151,9 @@ class Stream:
 
     def close(self) -> None:
         """Close the connection; what the client does not read is dropped."""
+        if self._user is not None:
+            self._admission.leave(self._user)
+            self._user = None
         if self._transport.get_write_buffer_size():
             self._transport.abort()
         else:
@@ -160,15 +184,15 @@ class Listener:
         )
         self._received = Budget(limits.max_received_bytes)
         connections = Connections(allowed_connections(limits.max_connections), Refusals())
-        # Silent, as for TLS: a client that is refused speaks Thrift, and its refusal is HTTP.
-        self._listening = CountingListener(listening, connections, secure=True)
+        self._admission = Admission(connections)
+        self._listening = AdmittingListener(listening, connections, self._admission)
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Listen."""
-        limits = self._limits
+        limits, admission = self._limits, self._admission
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Protocol(self._serve, limits),
+            lambda: _Protocol(self._serve, limits, admission),
             sock=self._listening,
             backlog=BACKLOG,
             ssl=self._certificate,
@@ -218,7 +242,8 @@ class Listener:
             sasl.check_mechanism(status, await stream.read(length))
             status, length = sasl.header(await stream.read(5))
             user = await self._authenticator.user(sasl.credentials(await stream.read(length)))
-        except AuthenticationError as refused:
+            stream.admit(user)
+        except (AuthenticationError, LimitError) as refused:
             log.warning("connection from %s: refused: %s", stream.peer, refused)
             await stream.write(sasl.message(sasl.Status.BAD, str(refused).encode()))
             return None
@@ -243,14 +268,15 @@ class Listener:
 
     def _framed(self, stream: Stream, length: int) -> Callable[[Received], Awaitable[bytes]]:
         async def read(received: Received) -> bytes:
-            received.expect(length)
-            return await stream.read(length)
+            return await read_framed(length, stream.read, received)
 
         return read
 
     def _unframed(self, stream: Stream, first: bytes) -> Callable[[Received], Awaitable[bytes]]:
         async def read(received: Received) -> bytes:
-            return await read_unframed(first, stream.read, received)
+            message = await read_unframed(first, stream.read, received)
+            stream.admit(ANONYMOUS)
+            return message
 
         return read
 

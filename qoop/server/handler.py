@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,17 +11,17 @@ from typing import Any
 from TCLIService import ttypes
 
 from qoop.server import answers, info, metadata
-from qoop.server.backend import Spark, SparkSide, Statement
+from qoop.server.backend import Spark, SparkSide
 from qoop.server.caller import Caller
 from qoop.server.encoding import schema_of
 from qoop.server.errors import GENERAL_ERROR, InvalidHandleError, ServerError
 from qoop.server.limits import ServerLimits
 from qoop.server.messages import Call, UnknownMethodError, decode, encode, encode_failure
 from qoop.server.metadata import Listing
-from qoop.server.operations import Failure, Handle, Operation, OperationKind, OperationLog, OperationState
-from qoop.server.results import ResultRoom, of_rows
+from qoop.server.operations import Failure, Handle, Operation, OperationKind, OperationState
+from qoop.server.results import ResultRoom
 from qoop.server.sessions import Session, Sessions
-from qoop.server.turns import Workers
+from qoop.server.statements import Statements
 from yarn_plugin.errors import describe
 
 log = logging.getLogger("qoop.server")
@@ -36,11 +35,8 @@ MAX_FETCH = 1_000_000
 FETCH_FIRST = 4
 """The `TFetchOrientation` that starts again from the first row."""
 
-CANCEL_AGAIN_S = 0.5
-"""Seconds between attempts to cancel a statement that goes on."""
-
 SHORT_CALLS = 8
-"""Threads for calls that ask Spark, or encode rows. Statements have their own."""
+"""Threads for calls that open sessions, or encode rows. Statements have their own."""
 
 Method = Callable[[Any, Caller], Awaitable[Any]]
 
@@ -53,8 +49,8 @@ class Handler:
     """
 
     def __init__(self, spark: Spark, limits: ServerLimits, room: ResultRoom) -> None:
-        self._spark, self._limits, self._room = spark, limits, room
-        self._workers = Workers(limits.max_running, limits.max_waiting)
+        self._spark, self._limits = spark, limits
+        self.statements = Statements(limits, room)
         self._calls = ThreadPoolExecutor(SHORT_CALLS, thread_name_prefix="call")
         self.sessions = Sessions[SparkSide](limits)
         self._methods: dict[str, Method] = {
@@ -111,8 +107,10 @@ class Handler:
             await self._in_thread(self.sessions.close, session)
 
     def stop_starting(self) -> None:
-        """Refuse new statements."""
-        self._workers.close()
+        """Refuse new statements, and those that wait for their turn."""
+        self.statements.close()
+        for session in self.sessions.all():
+            self.statements.refuse_waiting(session)
 
     @property
     def is_busy(self) -> bool:
@@ -166,69 +164,12 @@ class Handler:
 
     async def _execute_statement(self, request: Any, caller: Caller) -> Any:
         session = self._session(request, caller)
-        operation = self._start(session, request.statement or "")
+        operation = self.statements.start(session, request.statement or "")
         if (request.queryTimeout or 0) > 0:
             self._limit_time(operation, float(request.queryTimeout))
         if not request.runAsync:
-            try:
-                await self._ended(operation, None)
-            except asyncio.CancelledError:
-                session.remove(operation)
-                raise
-            if operation.failure is not None:
-                session.remove(operation)
-                raise ServerError(operation.failure.message, operation.failure.sql_state, operation.failure.error_code)
+            await self._ended_here(session, operation)
         return ttypes.TExecuteStatementResp(status=answers.SUCCESS, operationHandle=answers.operation_handle(operation))
-
-    def _start(self, session: Session[SparkSide], text: str) -> Operation:
-        """Start a statement as soon as it is its session's turn."""
-        group_log = OperationLog(self._limits.max_log_lines)
-
-        over = threading.Event()
-
-        def run() -> None:
-            try:
-                if operation.start():
-                    self._run(session, operation, statement)
-            finally:
-                over.set()
-
-        def cancel() -> None:
-            # Again until it is over: it may be planned now, and Spark lets stages of a cancelled group begin later.
-            session.backend.cancel(statement.group)
-            while not over.wait(CANCEL_AGAIN_S):
-                session.backend.cancel(statement.group)
-
-        def stop() -> None:
-            if not self._workers.withdraw(session.handle, run):
-                threading.Thread(target=cancel, name=f"cancel-{operation.handle}", daemon=True).start()
-
-        operation = Operation(OperationKind.EXECUTE_STATEMENT, text, group_log, stop)
-        statement = Statement(text.strip().rstrip(";"), f"qoop-{operation.handle}", group_log)
-        session.add(operation)
-        try:
-            self._workers.submit(session.handle, run)
-        except ServerError:
-            session.remove(operation)
-            raise
-        log.info("statement %s of session %s: %.200s", operation.handle, session.handle, " ".join(text.split()))
-        return operation
-
-    def _run(self, session: Session[SparkSide], operation: Operation, statement: Statement) -> None:
-        """Run a statement to its end, in a thread of its own."""
-        try:
-            answer = session.backend.run(statement, self._room)
-        except ServerError as problem:
-            operation.fail(Failure(str(problem), problem.sql_state, problem.error_code))
-        except Exception as problem:
-            log.exception("statement %s failed", operation.handle)
-            operation.fail(Failure(describe(problem)))
-        else:
-            operation.finish(answer.columns, answer.result)
-        took = (operation.ended_at or 0.0) - (operation.started_at or 0.0)
-        log.info(
-            "statement %s of session %s: %s after %.1f s", operation.handle, session.handle, operation.state.name, took
-        )
 
     def _limit_time(self, operation: Operation, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -246,6 +187,21 @@ class Handler:
                     await ended.wait()
         finally:
             operation.forget(tell)
+
+    async def _ended_here(self, session: Session[SparkSide], operation: Operation) -> None:
+        """Wait until an operation has finished, whose handle the client does not have yet.
+
+        Raises:
+            ServerError: it has failed.
+        """
+        try:
+            await self._ended(operation, None)
+        except asyncio.CancelledError:
+            session.remove(operation)
+            raise
+        if operation.failure is not None:
+            session.remove(operation)
+            raise _failed(operation.failure)
 
     async def _get_operation_status(self, request: Any, caller: Caller) -> Any:
         _, operation = self._operation(request, caller)
@@ -277,20 +233,24 @@ class Handler:
         if request.fetchType == 1:
             return answers.log_page(operation.log.fetch(most, from_start))
         if operation.failure is not None:
-            raise ServerError(operation.failure.message, operation.failure.sql_state, operation.failure.error_code)
+            raise _failed(operation.failure)
         if operation.state is not OperationState.FINISHED:
             raise ServerError(f"statement {operation.handle}: still runs; its rows cannot be fetched yet", "HY010")
         return await self._in_thread(self._page, operation, most, from_start)
 
     def _page(self, operation: Operation, most: int, from_start: bool) -> Any:
-        if from_start:
-            operation.fetched = 0
-        start, result = operation.fetched, operation.result
-        if result is None:
-            return answers.page(operation.columns, schema_of(operation.columns).empty_table(), start, False)
-        rows = result.page(start, most, self._limits.max_page_bytes)
-        operation.fetched = start + rows.num_rows
-        return answers.page(operation.columns, rows, start, operation.fetched < result.rows)
+        with operation.fetching:
+            result = operation.result
+            if operation.state is not OperationState.FINISHED:
+                raise InvalidHandleError(f"statement {operation.handle}: was closed while its rows were fetched")
+            if from_start:
+                operation.fetched = 0
+            start = operation.fetched
+            if result is None:
+                return answers.page(operation.columns, schema_of(operation.columns).empty_table(), start, False)
+            rows = result.page(start, most, self._limits.max_page_bytes)
+            operation.fetched = start + rows.num_rows
+            return answers.page(operation.columns, rows, start, operation.fetched < result.rows)
 
     async def _get_log(self, request: Any, caller: Caller) -> Any:
         _, operation = self._operation(request, caller)
@@ -302,16 +262,9 @@ class Handler:
     ) -> Any:
         """Answer a question about the catalogue: an operation that has finished."""
         session = self._session(request, caller)
-        operation = Operation(kind, name, OperationLog(0))
-        session.add(operation)
-        try:
-            listing = await self._in_thread(ask, session.backend, request)
-            result = of_rows(self._room, schema_of(listing.columns), listing.rows)
-        except BaseException:
-            session.remove(operation)
-            raise
-        operation.finish(listing.columns, result)
-        return answers.listing(operation)
+        operation = self.statements.ask(session, kind, partial(ask, session.backend, request))
+        await self._ended_here(session, operation)
+        return answers.listing(name, operation)
 
     def _session(self, request: Any, caller: Caller) -> Session[SparkSide]:
         return self.sessions.find(_handle(request.sessionHandle, "sessionId"), caller.user)
@@ -341,6 +294,10 @@ QUESTIONS: dict[str, tuple[OperationKind, Callable[[SparkSide, Any], Listing]]] 
     "GetCrossReference": (OperationKind.UNKNOWN, lambda spark, asked: metadata.cross_references()),
 }
 """The questions about the catalogue."""
+
+
+def _failed(failure: Failure) -> ServerError:
+    return ServerError(failure.message, failure.sql_state, failure.error_code)
 
 
 def _handle(given: Any, field: str) -> Handle:

@@ -19,6 +19,12 @@ OF_DBT = "/sql/protocolv1/o/"
 
 TYPE = b"application/x-thrift"
 
+OF_BROWSERS = frozenset({b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
+"""Headers that a browser sends with each POST of a page, and no client of databases does.
+
+Without passwords, a page that any site shows to somebody at this machine could otherwise run statements here.
+"""
+
 
 class ByteStream(Protocol):
     """A connection."""
@@ -31,6 +37,14 @@ class ByteStream(Protocol):
 
     async def write(self, data: bytes) -> None:
         """Send."""
+        ...
+
+    def admit(self, user: str) -> None:
+        """The client is known. Idempotent.
+
+        Raises:
+            LimitError: the user has too many connections.
+        """
         ...
 
 
@@ -56,6 +70,7 @@ class HttpConnection:
         self._stream, self._service, self._authenticator, self._limits = stream, service, authenticator, limits
         self._received = received
         self._http = h11.Connection(h11.SERVER)
+        self._method = b""
 
     async def serve(self, first: bytes) -> None:
         """Answer requests until the connection ends; `first`: its first bytes."""
@@ -77,8 +92,10 @@ class HttpConnection:
             request = await self._next()
         if not isinstance(request, h11.Request):
             raise ConnectionError("the connection ended")
+        self._method = request.method
         try:
             user = await self._check(request)
+            self._stream.admit(user)
             async with asyncio.timeout(self._limits.receive_timeout_s):
                 body = await self._body()
             answer = await self._service.answer(body, Caller(user))
@@ -101,6 +118,11 @@ class HttpConnection:
         if request.method != b"POST":
             raise Refused(405, "method: must be POST")
         headers = dict(request.headers)
+        if not headers.keys().isdisjoint(OF_BROWSERS):
+            raise Refused(403, "header Origin: a web page may not use this server")
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            # A proxy in front may take the one for the message's end, and h11 the other.
+            raise Refused(400, "headers Content-Length, Transfer-Encoding: only one may be given")
         length = headers.get(b"content-length", b"0")
         if len(length) > 12 or int(length) > self._limits.max_message_bytes:
             raise Refused(413, f"body: must have at most {self._limits.max_message_bytes} bytes")
@@ -144,6 +166,7 @@ class HttpConnection:
             *([("WWW-Authenticate", 'Basic realm="qoop"')] if status == 401 else []),
         ]
         head = self._http.send(h11.Response(status_code=status, headers=headers)) or b""
-        data = self._http.send(h11.Data(data=body)) or b""
+        # The answer to HEAD has no body.
+        data = b"" if self._method == b"HEAD" else self._http.send(h11.Data(data=body)) or b""
         end = self._http.send(h11.EndOfMessage()) or b""
         await self._stream.write(head + data + end)

@@ -7,6 +7,7 @@ from typing import Any
 
 from TCLIService import TCLIService
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException, TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
@@ -14,8 +15,8 @@ from qoop.server.errors import MalformedError
 from qoop.server.limits import Received
 
 VERSION_1 = 0x8001
-MAX_DEPTH, MAX_ITEMS = 16, 100_000
-"""How deeply a message may be nested, and how many items a list, set or map in it may have."""
+MAX_DEPTH, MAX_VALUES = 16, 20_000
+"""How deeply a message may be nested, and how many fields and items it may have, each of which takes time to read."""
 
 FIXED = {
     TType.BOOL: 1,
@@ -46,7 +47,25 @@ class UnknownMethodError(Exception):
 
 
 class _Lenient(TBinaryProtocol):  # type: ignore[misc]
-    """Thrift decodes each string as UTF-8, even binary fields of unknown methods, which it skips."""
+    """Thrift decodes each string as UTF-8, even binary fields of unknown methods, which it skips.
+
+    And it limits the items of a list, but not how many lists there are.
+    """
+
+    values = 0
+
+    def _count(self, more: int) -> None:
+        self.values += more
+        if self.values > MAX_VALUES:
+            raise TProtocolException(TProtocolException.SIZE_LIMIT, "too many values")
+
+    def readFieldBegin(self) -> Any:  # noqa: N802 - Thrift's name
+        self._count(1)
+        return super().readFieldBegin()
+
+    def _check_container_length(self, length: int) -> None:
+        super()._check_container_length(length)
+        self._count(length)
 
     def readString(self) -> str:  # noqa: N802 - Thrift's name
         return str(self.readBinary().decode(errors="replace"))
@@ -61,7 +80,7 @@ def decode(message: bytes) -> Call:
     """
     size = len(message)
     protocol = _Lenient(
-        TMemoryBuffer(message), strictRead=True, string_length_limit=size, container_length_limit=MAX_ITEMS
+        TMemoryBuffer(message), strictRead=True, string_length_limit=size, container_length_limit=MAX_VALUES
     )
     try:
         name, _, number = protocol.readMessageBegin()
@@ -107,6 +126,24 @@ Read = Callable[[int], Awaitable[bytes]]
 """Reads exactly so many bytes of a connection."""
 
 
+PART = 64 * 1024
+"""Bytes that are read at a time: room is made for those that arrive, not for all that a client announces."""
+
+
+async def read_framed(count: int, read: Read, received: Received) -> bytes:
+    """A message of so many bytes.
+
+    Raises:
+        MalformedError: it is too long.
+    """
+    received.check(count)
+    message = bytearray()
+    while (part := min(PART, count - len(message))) > 0:
+        received.expect(part)
+        message += await read(part)
+    return bytes(message)
+
+
 async def read_unframed(first: bytes, read: Read, received: Received) -> bytes:
     """A message that has no frame, so its end is where its structure ends; `first`: its first bytes.
 
@@ -122,6 +159,7 @@ class _Walk:
     def __init__(self, first: bytes, read: Read, received: Received) -> None:
         self._read, self._received = read, received
         self._bytes = bytearray(first)
+        self._values = 0
 
     async def message(self) -> bytes:
         await self._take(4 - len(self._bytes))
@@ -133,8 +171,7 @@ class _Walk:
         return bytes(self._bytes)
 
     async def _take(self, count: int) -> bytes:
-        self._received.expect(count)
-        data = await self._read(count)
+        data = await read_framed(count, self._read, self._received)
         self._bytes += data
         return data
 
@@ -150,6 +187,9 @@ class _Walk:
             await self._value(kind, depth + 1)
 
     async def _value(self, kind: int, depth: int) -> None:
+        self._values += 1
+        if self._values > MAX_VALUES:
+            raise MalformedError(f"message: has more than {MAX_VALUES} values")
         if depth > MAX_DEPTH:
             raise MalformedError(f"message: is nested more than {MAX_DEPTH} times")
         if kind in FIXED:
@@ -167,8 +207,8 @@ class _Walk:
             raise MalformedError(f"message: has a value of the unknown type {kind}")
 
     async def _items(self, first: int, second: int, count: int, depth: int) -> None:
-        if count > MAX_ITEMS:
-            raise MalformedError(f"message: has a list of {count} items; must be at most {MAX_ITEMS}")
+        if count > MAX_VALUES:
+            raise MalformedError(f"message: has a list of {count} items; must be at most {MAX_VALUES}")
         for _ in range(count):
             await self._value(first, depth + 1)
             if second:

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from qoop.server.backend import SparkSide, TableColumn
+from qoop.server.errors import ServerError
 from qoop.server.types import Column, TypeId, column
 
 Row = Sequence[object]
@@ -88,18 +90,71 @@ NULLABLE, SEARCHABLE, UNKNOWN_RESULT = 1, 3, 0
 """JDBC's `columnNullable`, `typeSearchable`, `functionResultUnknown`."""
 
 
+MAX_PATTERN = 10_000
+"""Characters of a pattern of names."""
+
+PARTS = re.compile(r"\\.|\.\*|.", re.DOTALL)
+
+
+class _Wildcard(Enum):
+    """What stands for other text in a pattern."""
+
+    ANY_TEXT = "%"
+    ANY_CHARACTER = "_"
+    OR = "|"
+
+
 def matcher(pattern: str | None) -> Callable[[str], bool]:
     r"""Whether a name matches a pattern: `%` for any text, `_` for a character, `\` before one that stands for itself.
 
     Some clients send regular expressions: `.*`, `*` and `|` have their meaning there. Without a pattern any name does.
+
+    Raises:
+        ServerError: the pattern is too long.
     """
     if not pattern:
         return lambda name: True
-    parts = re.findall(r"\\.|\.\*|.", pattern, re.DOTALL)
-    meanings = {"%": ".*", "_": ".", ".*": ".*", "*": ".*", "|": "|"}
-    text = "".join(meanings.get(part) or re.escape(part.removeprefix("\\") or "\\") for part in parts)
-    compiled = re.compile(text, re.IGNORECASE | re.DOTALL)
-    return lambda name: compiled.fullmatch(name) is not None
+    if len(pattern) > MAX_PATTERN:
+        raise ServerError(f"pattern {pattern[:100]!r}: must have at most {MAX_PATTERN} characters")
+    meanings = {
+        "%": _Wildcard.ANY_TEXT,
+        ".*": _Wildcard.ANY_TEXT,
+        "*": _Wildcard.ANY_TEXT,
+        "_": _Wildcard.ANY_CHARACTER,
+        "|": _Wildcard.OR,
+    }
+    alternatives: list[_Parts] = [[]]
+    for part in PARTS.findall(pattern.lower()):
+        meaning = meanings.get(part, part.removeprefix("\\") or "\\")
+        if meaning is _Wildcard.OR:
+            alternatives.append([])
+        else:
+            alternatives[-1].append(meaning)
+    return lambda name: any(_matches(parts, name.lower()) for parts in alternatives)
+
+
+_Parts = list[str | _Wildcard]
+
+
+def _matches(parts: _Parts, name: str) -> bool:
+    """Whether a name matches. A later text of any length never needs to give back what an earlier one could take.
+
+    So this takes at most len(parts) * len(name) steps, where a regular expression may take exponentially many.
+    """
+    at = place = 0
+    again: tuple[int, int] | None = None
+    while at < len(name):
+        part = parts[place] if place < len(parts) else None
+        if part is _Wildcard.ANY_TEXT:
+            again, place = (place + 1, at), place + 1
+        elif part is _Wildcard.ANY_CHARACTER or part == name[at]:
+            at, place = at + 1, place + 1
+        elif again is not None:
+            again = again[0], again[1] + 1
+            place, at = again
+        else:
+            return False
+    return all(part is _Wildcard.ANY_TEXT for part in parts[place:])
 
 
 def catalogs() -> Listing:

@@ -1,5 +1,6 @@
 """Operations: a statement, or a question about the catalogue, from its start until it is closed."""
 
+import hmac
 import secrets
 import threading
 import time
@@ -11,6 +12,7 @@ from enum import IntEnum
 from qoop.server.errors import GENERAL_ERROR
 from qoop.server.results import Result
 from qoop.server.types import NO_ROWS, Column
+from yarn_plugin.control_characters import escape_controls
 
 
 class OperationState(IntEnum):
@@ -49,6 +51,10 @@ class Handle:
     guid: bytes
     secret: bytes
 
+    def is_same(self, other: "Handle") -> bool:
+        """Whether another handle is this one, in a time that tells nothing of its secret."""
+        return self.guid == other.guid and hmac.compare_digest(self.secret, other.secret)
+
     def __str__(self) -> str:
         """The part that is not secret, for logs."""
         return self.guid.hex()[:12]
@@ -80,7 +86,8 @@ class OperationLog:
         self._added = self._fetched = 0
 
     def add(self, line: str) -> None:
-        """Add a line."""
+        """Add a line; it may have names in it that other users have chosen, so it controls no client's terminal."""
+        line = escape_controls(line)
         with self._lock:
             self._lines.append(line)
             self._added += 1
@@ -95,6 +102,10 @@ class OperationLog:
             return lines
 
 
+def _nothing() -> None:
+    """Nothing runs that could be stopped."""
+
+
 class Operation:
     """One operation. Its state changes in any thread, and never again once it has ended.
 
@@ -105,16 +116,16 @@ class Operation:
     def __init__(
         self,
         kind: OperationKind,
-        text: str,
         log: OperationLog,
-        on_stop: Callable[[], None] = lambda: None,
+        on_stop: Callable[[], object] = _nothing,
     ) -> None:
-        self.handle, self.kind, self.text, self.log = new_handle(), kind, text, log
+        self.handle, self.kind, self.log = new_handle(), kind, log
         self.columns: tuple[Column, ...] = NO_ROWS
         self.failure: Failure | None = None
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.fetched = 0
+        self.fetching = threading.Lock()
         self._on_stop = on_stop
         self._waiters: list[Callable[[], None]] = []
         self._lock = threading.Lock()
@@ -169,23 +180,25 @@ class Operation:
 
     def cancel(self) -> None:
         """Stop it, if it has not ended."""
-        if self._end(OperationState.CANCELED, Failure("the statement was cancelled", "HY008")):
-            self._on_stop()
+        self._stop(OperationState.CANCELED, Failure("the statement was cancelled", "HY008"))
 
     def time_out(self, seconds: float) -> None:
         """Stop it, if it has not ended, as it has taken longer than it may."""
         failure = Failure(f"the statement ran for longer than its timeout of {seconds:g} s", "HYT00")
-        if self._end(OperationState.TIMEDOUT, failure):
-            self._on_stop()
+        self._stop(OperationState.TIMEDOUT, failure)
 
     def close(self) -> None:
         """Stop it, if it has not ended, and drop its rows. Idempotent."""
-        if self._end(OperationState.CLOSED, Failure("the statement was closed")):
-            self._on_stop()
+        self._stop(OperationState.CLOSED, Failure("the statement was closed"))
         with self._lock:
             result, self._result, self._state = self._result, None, OperationState.CLOSED
         if result is not None:
             result.close()
+
+    def _stop(self, state: OperationState, failure: Failure) -> None:
+        on_stop = self._on_stop
+        if self._end(state, failure):
+            on_stop()
 
     def _end(
         self,
@@ -203,6 +216,8 @@ class Operation:
                 self.columns = columns
             self._state = state
             waiters, self._waiters = self._waiters, []
+            # It holds the statement's text, which may be long.
+            self._on_stop = _nothing
         for tell in waiters:
             tell()
         return True

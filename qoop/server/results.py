@@ -10,27 +10,30 @@ from typing import IO
 
 import pyarrow as pa
 
-from qoop.server.errors import LimitError
-from qoop.server.limits import MIB, Budget
+from qoop.server.errors import InvalidHandleError, LimitError
+from qoop.server.limits import EVERYONE, MIB, Budget
 
 
 class ResultRoom:
     """The room for the results of all statements. Thread-safe.
 
     Args:
-        memory_bytes: how much of them is kept in memory.
-        disk_bytes: how much more in files.
+        memory: the bytes of them that are kept in memory.
+        disk: how many more in files.
         folder: where these are; None: in the system's folder for temporary files.
+        user: whose results they are.
     """
 
-    def __init__(self, memory_bytes: int, disk_bytes: int, folder: str | None = None) -> None:
-        self._memory, self._disk, self._folder = Budget(memory_bytes), Budget(disk_bytes), folder
-        self._lock = threading.Lock()
+    def __init__(self, memory: Budget, disk: Budget, folder: str | None = None, user: str = EVERYONE) -> None:
+        self._memory, self._disk, self._folder, self._user = memory, disk, folder, user
+
+    def of(self, user: str) -> "ResultRoom":
+        """The room for a user's results, in that of all."""
+        return ResultRoom(self._memory, self._disk, self._folder, user)
 
     def take_memory(self, count: int) -> bool:
         """Take room in memory; False if there is none."""
-        with self._lock:
-            return self._memory.take(count)
+        return self._memory.take(count, self._user)
 
     def take_disk(self, count: int) -> None:
         """Take room on the disk.
@@ -38,24 +41,21 @@ class ResultRoom:
         Raises:
             LimitError: there is none.
         """
-        with self._lock:
-            if not self._disk.take(count):
-                raise LimitError(
-                    f"results: those that wait to be fetched would take more than {self._disk.limit // MIB} MiB on the "
-                    "server's disk; fetch or close some, add a LIMIT, or store the rows with CREATE TABLE AS"
-                )
+        if not self._disk.take(count, self._user):
+            raise LimitError(
+                f"results: those that wait to be fetched take too much of the {self._disk.limit // MIB} MiB for them "
+                "on the server's disk; fetch or close some, add a LIMIT, or store the rows with CREATE TABLE AS"
+            )
 
     def give_back(self, memory: int, disk: int) -> None:
         """Give back what a result has taken."""
-        with self._lock:
-            self._memory.give_back(memory)
-            self._disk.give_back(disk)
+        self._memory.give_back(memory, self._user)
+        self._disk.give_back(disk, self._user)
 
     @property
     def used(self) -> tuple[int, int]:
-        """The bytes in memory, and on the disk."""
-        with self._lock:
-            return self._memory.used, self._disk.used
+        """The bytes in memory, and on the disk, of all users."""
+        return self._memory.used, self._disk.used
 
     def new_file(self) -> IO[bytes]:
         """A file that has no name, so nothing is left of it however the server ends."""
@@ -138,11 +138,17 @@ class Result:
         return self._ends[-1] if self._ends else 0
 
     def page(self, start: int, max_rows: int, max_bytes: int) -> pa.Table:
-        """Rows from row `start` on, at most `max_rows` and about `max_bytes`, but at least one if there is one."""
+        """Rows from row `start` on, at most `max_rows` and about `max_bytes`, but at least one if there is one.
+
+        Raises:
+            InvalidHandleError: the result is closed, so that it would seem to have no more rows.
+        """
         parts: list[pa.RecordBatch] = []
         with self._lock:
+            if self._closed:
+                raise InvalidHandleError("the statement was closed while its rows were fetched")
             index, left_bytes = bisect_right(self._ends, start), float(max_bytes)
-            while index < len(self._batches) and max_rows > 0 and (left_bytes > 0 or not parts) and not self._closed:
+            while index < len(self._batches) and max_rows > 0 and (left_bytes > 0 or not parts):
                 if start >= self._ends[index]:
                     index += 1
                     continue

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from qoop.server.errors import InvalidHandleError, LimitError
-from qoop.server.limits import ServerLimits
+from qoop.server.limits import Budget, ServerLimits
 from qoop.server.operations import Handle, Operation, new_handle
 
 
@@ -24,14 +24,22 @@ Backend = TypeVar("Backend", bound=Closable)
 class Session(Generic[Backend]):
     """An open session of a user. Thread-safe.
 
-    `backend`: what it has of Spark. `connection`: the TCP connection that it ends with; None with HTTP, which has none
-    of its own.
+    `backend`: what it has of Spark. `places`: for the open statements of all sessions. `connection`: the TCP connection
+    that it ends with; None with HTTP, which has none of its own.
     """
 
-    def __init__(self, user: str, backend: Backend, max_statements: int, connection: object | None, now: float) -> None:
+    def __init__(
+        self,
+        user: str,
+        backend: Backend,
+        max_statements: int,
+        places: Budget,
+        connection: object | None,
+        now: float,
+    ) -> None:
         self.handle, self.user, self.backend, self.connection = new_handle(), user, backend, connection
         self.used_at = now
-        self._max_statements = max_statements
+        self._max_statements, self._places = max_statements, places
         self._lock = threading.Lock()
         self._operations: dict[bytes, Operation] = {}
         self._closed = False
@@ -47,18 +55,21 @@ class Session(Generic[Backend]):
                 raise InvalidHandleError(f"session {self.handle}: is closed")
             if len(self._operations) >= self._max_statements:
                 raise LimitError(f"session {self.handle}: has {self._max_statements} open statements; close some first")
+            if not self._places.take(1, self.user):
+                raise LimitError("statements: too many are open in all sessions; close some first")
             self._operations[operation.handle.guid] = operation
 
     def find(self, handle: Handle) -> Operation | None:
         """The operation of a handle."""
         with self._lock:
             operation = self._operations.get(handle.guid)
-        return operation if operation is not None and operation.handle.secret == handle.secret else None
+        return operation if operation is not None and operation.handle.is_same(handle) else None
 
     def remove(self, operation: Operation) -> None:
         """Close an operation, and forget it."""
         with self._lock:
-            self._operations.pop(operation.handle.guid, None)
+            if self._operations.pop(operation.handle.guid, None) is not None:
+                self._places.give_back(1, self.user)
         operation.close()
 
     @property
@@ -80,6 +91,7 @@ class Session(Generic[Backend]):
             self._closed = True
             operations = list(self._operations.values())
             self._operations.clear()
+            self._places.give_back(len(operations), self.user)
         for operation in operations:
             operation.close()
         self.backend.close()
@@ -96,7 +108,7 @@ class Sessions(Generic[Backend]):
         self._limits, self._clock = limits, clock
         self._lock = threading.Lock()
         self._sessions: dict[bytes, Session[Backend]] = {}
-        self._opening = 0
+        self._places, self._statements = Budget(limits.max_sessions), Budget(limits.max_open)
 
     def open(self, user: str, connection: object | None, new: Callable[[], Backend]) -> Session[Backend]:
         """Open a session; `new` makes what it has of Spark, which may take a while.
@@ -104,15 +116,14 @@ class Sessions(Generic[Backend]):
         Raises:
             LimitError: too many are open.
         """
-        with self._lock:
-            if len(self._sessions) + self._opening >= self._limits.max_sessions:
-                raise LimitError(f"sessions: {self._limits.max_sessions} are open already; retry later")
-            self._opening += 1
+        if not self._places.take(1, user):
+            raise LimitError(f"sessions: too many are open already, {self._places.used} of them; retry later")
+        limits = self._limits
         try:
-            session = Session(user, new(), self._limits.max_statements, connection, self._clock())
-        finally:
-            with self._lock:
-                self._opening -= 1
+            session = Session(user, new(), limits.max_statements, self._statements, connection, self._clock())
+        except BaseException:
+            self._places.give_back(1, user)
+            raise
         with self._lock:
             self._sessions[session.handle.guid] = session
         return session
@@ -125,7 +136,7 @@ class Sessions(Generic[Backend]):
         """
         with self._lock:
             session = self._sessions.get(handle.guid)
-        if session is None or session.handle.secret != handle.secret or session.user != user:
+        if session is None or not session.handle.is_same(handle) or session.user != user:
             raise InvalidHandleError(f"session {handle}: is closed, or was never open; connect again")
         session.used_at = self._clock()
         return session
@@ -151,7 +162,8 @@ class Sessions(Generic[Backend]):
     def close(self, session: Session[Backend]) -> None:
         """Close a session."""
         with self._lock:
-            self._sessions.pop(session.handle.guid, None)
+            if self._sessions.pop(session.handle.guid, None) is not None:
+                self._places.give_back(1, session.user)
         session.close()
 
     def of_connection(self, connection: object) -> list[Session[Backend]]:

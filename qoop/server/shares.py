@@ -1,9 +1,9 @@
-"""The server's share of the cluster: one registration, which all its statements plan with."""
+"""The server's share of the cluster: one registration, whose slots are divided among the statements that run."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,6 +13,15 @@ from qoop.run.wording import in_slots
 
 CHECK_S = 0.3
 """Seconds between checks whether executors have gone."""
+
+SETTLE_S = 1.0
+"""Seconds between changes of a statement's part. Others that end sooner do not count, or plans would change often."""
+
+CHANGED_PART = 0.25
+"""By what part of itself a statement's part must change before it is told."""
+
+
+UNKNOWN = "share: not known yet"
 
 
 class Holder(Protocol):
@@ -27,14 +36,61 @@ class Holder(Protocol):
         ...
 
 
+class Part:
+    """A statement that runs, and the feed of its part of the share. Thread-safe.
+
+    Args:
+        tell: takes a line for its log.
+        started_at: by the clock of `Shares`.
+    """
+
+    def __init__(self, tell: Callable[[str], None], started_at: float) -> None:
+        self.tell, self.started_at = tell, started_at
+        self._lock = threading.Lock()
+        self._emit: Callable[[Event], None] | None = None
+        self._part: ShareChanged | None = None
+
+    @property
+    def slots(self) -> float | None:
+        """Its part in slots; None before the share is known."""
+        return None if self._part is None else self._part.slots
+
+    def divide(self, share: ShareChanged, running: int, is_news: bool) -> None:
+        """Its part is that of a share which so many statements divide. `is_news`: tell it even if it is as before."""
+        slots = min(max(share.slots / running, 1.0), share.slots)
+        with self._lock:
+            before = self.slots
+            if not is_news and before is not None and abs(slots - before) <= CHANGED_PART * before:
+                return
+            among = f"; {in_slots(slots)} of it for this statement, as {running} run" if running > 1 else ""
+            self._part = replace(share, slots=slots, executors=None, seq=None, reason=share.reason + among)
+            emit, part = self._emit, self._part
+        self.tell(_described(share) + among)
+        if emit is not None:
+            emit(part)
+
+    def start(self, emit: Callable[[Event], None]) -> None:
+        """Emit its part, and each change."""
+        with self._lock:
+            self._emit, part = emit, self._part
+        if part is not None:
+            emit(part)
+
+    def close(self) -> None:
+        """Emit no more."""
+        self._emit = None
+
+
 class Shares:
-    """The share that a feed tells, for many statements. Thread-safe.
+    """The share that a feed tells, divided among the statements that run. Thread-safe.
 
     Statements do not hold it themselves: executors are the application's.
 
     Args:
         holder: keeps the application within it; None where executors cannot be changed.
         confirm: tells the arbiter that the application holds no more than a share, by its number.
+        is_fixed: the share never changes.
+        clock: seconds.
     """
 
     def __init__(
@@ -42,11 +98,14 @@ class Shares:
         feed: Feed,
         holder: Holder | None,
         confirm: Callable[[int], None] = lambda seq: None,
+        is_fixed: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._feed, self._holder, self._confirm = feed, holder, confirm
+        self._feed, self._holder, self._confirm, self._clock = feed, holder, confirm, clock
+        self.is_fixed = is_fixed
         self._changed = threading.Condition()
         self._latest: ShareChanged | None = None
-        self._listeners: list[Callable[[Event], None]] = []
+        self._running: list[Part] = []
         self._tellers: list[Callable[[str], None]] = []
         self._closed = False
 
@@ -54,6 +113,7 @@ class Shares:
         """Follow the share."""
         if self._holder is not None:
             threading.Thread(target=self._confirm_shares, args=(self._holder,), name="confirm", daemon=True).start()
+        threading.Thread(target=self._divide_often, name="divide", daemon=True).start()
         self._feed.start(self._take)
 
     def close(self) -> None:
@@ -63,57 +123,83 @@ class Shares:
             self._closed = True
             self._changed.notify_all()
 
-    @property
-    def slots(self) -> float | None:
-        """The slots of the share; None before it is known."""
-        latest = self._latest
-        return None if latest is None else latest.slots
-
     @contextmanager
     def telling(self, tell: Callable[[str], None]) -> Iterator[None]:
         """Within this context, call `tell` with a line about the share and each of its changes, with the reason."""
         with self._changed:
             self._tellers.append(tell)
             latest = self._latest
-        tell("share: not known yet" if latest is None else _described(latest))
+        tell(UNKNOWN if latest is None else _described(latest))
         try:
             yield
         finally:
             with self._changed:
                 self._tellers.remove(tell)
 
+    @contextmanager
+    def statement(self, tell: Callable[[str], None]) -> Iterator[Part]:
+        """Within this context a statement runs, and has a part of the share. `tell`: as of `telling`."""
+        part = Part(tell, self._clock())
+        with self._changed:
+            self._running.append(part)
+            latest, running = self._latest, len(self._running)
+            self._changed.notify_all()
+        if latest is None:
+            tell(UNKNOWN)
+        else:
+            part.divide(latest, running, is_news=True)
+        try:
+            yield part
+        finally:
+            with self._changed:
+                self._running.remove(part)
+
+    @property
+    def slots(self) -> float | None:
+        """The slots of the share; None before it is known."""
+        latest = self._latest
+        return None if latest is None else latest.slots
+
     def feed(self) -> Feed:
-        """A source of the share for one statement."""
-        return _Listener(self)
+        """A source of the share for a statement that runs alone, and whose log is not that of a client."""
+        return _Alone(self)
 
-    def listen(self, emit: Callable[[Event], None]) -> None:
-        """Emit the share, and each change, until `emit` is forgotten."""
-        with self._changed:
-            self._listeners.append(emit)
-            latest = self._latest
-        if latest is not None:
-            emit(_for_statements(latest))
+    def divide(self, is_news: bool = False) -> None:
+        """Divide the share among the statements that run, each with those that have run for a while."""
+        latest, running = self._latest, self._parts()
+        if latest is None:
+            return
+        settled = {part for part in running if self._clock() - part.started_at >= SETTLE_S}
+        for part in running:
+            part.divide(latest, len(settled | {part}), is_news)
 
-    def forget(self, emit: Callable[[Event], None]) -> None:
-        """Emit no more."""
+    def _parts(self) -> list[Part]:
         with self._changed:
-            if emit in self._listeners:
-                self._listeners.remove(emit)
+            return list(self._running)
+
+    def _divide_often(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._running)
+                if self._changed.wait_for(lambda: self._closed, timeout=SETTLE_S):
+                    return
+            self.divide()
 
     def _take(self, event: Event) -> None:
         if isinstance(event, ArbiterAway):
-            self._tell(f"{event.reason}; the last known share stays in effect")
+            line = f"{event.reason}; the last known share stays in effect"
+            self._tell(line)
+            for part in self._parts():
+                part.tell(line)
         if not isinstance(event, ShareChanged):
             return
         with self._changed:
             self._latest = event
-            listeners = list(self._listeners)
             self._changed.notify_all()
         self._tell(_described(event))
         if self._holder is not None and event.executors is not None:
             self._holder.set_executors(event.executors, event.effective_at)
-        for emit in listeners:
-            emit(_for_statements(event))
+        self.divide(is_news=True)
 
     def _tell(self, line: str) -> None:
         with self._changed:
@@ -146,24 +232,17 @@ class Shares:
         return None if self._latest is None else self._latest.seq
 
 
-class _Listener:
-    """A statement's feed."""
+class _Alone:
+    """The feed of a statement, which runs from its start until it is closed."""
 
     def __init__(self, shares: Shares) -> None:
-        self._shares = shares
-        self._emit: Callable[[Event], None] | None = None
+        self._shares, self._running = shares, ExitStack()
 
     def start(self, emit: Callable[[Event], None]) -> None:
-        self._emit = emit
-        self._shares.listen(emit)
+        self._running.enter_context(self._shares.statement(lambda line: None)).start(emit)
 
     def close(self) -> None:
-        if self._emit is not None:
-            self._shares.forget(self._emit)
-
-
-def _for_statements(share: ShareChanged) -> ShareChanged:
-    return replace(share, executors=None, seq=None)
+        self._running.close()
 
 
 def _described(share: ShareChanged) -> str:

@@ -5,7 +5,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from qoop.server.encoding import schema_of
 from qoop.server.errors import GENERAL_ERROR, ServerError, StatementFailedError
 from qoop.server.operations import OperationLog
 from qoop.server.results import Result, ResultRoom
-from qoop.server.shares import Shares
+from qoop.server.shares import Part, Shares
 from qoop.server.types import NO_ROWS, Column, column
 from yarn_plugin.errors import describe
 
@@ -46,6 +46,17 @@ PREFIXES = ("set:hiveconf:", "set:hivevar:", "set:system:", "set:metaconf:", "se
 """What clients put before the name of a setting."""
 
 
+OF_THE_SERVER = (
+    "spark.jobGroup.id",
+    "spark.job.description",
+    "spark.job.interruptOnCancel",
+    "spark.job.tags",
+    POOL,
+)
+"""Settings that are not a session's own: Spark would give them to its jobs, which then could not be cancelled, or would
+run in the turns of another session."""
+
+
 class SparkApplication:
     """The server's application.
 
@@ -54,7 +65,7 @@ class SparkApplication:
         options: for statements.
     """
 
-    def __init__(self, spark: SparkSession, shares: Shares | None, options: Options) -> None:
+    def __init__(self, spark: SparkSession, shares: Shares, options: Options) -> None:
         self._spark, self._shares, self._options = spark, shares, options
         self.version = spark.version
         self._pools = Numbers()
@@ -111,21 +122,25 @@ class Numbers:
 class ClientSession:
     """A client's session: its settings, temporary views and functions are its own."""
 
-    def __init__(self, spark: SparkSession, user: str, shares: Shares | None, options: Options, pools: Numbers) -> None:
+    def __init__(self, spark: SparkSession, user: str, shares: Shares, options: Options, pools: Numbers) -> None:
         self._spark, self._user, self._shares, self._options = spark, user, shares, options
         self._pools = pools
         # The tasks of all sessions take turns: each has a pool of the fair scheduler.
         self._pool = pools.take()
+        self._set_here: Any = spark._jsparkSession.sessionState().conf().settings().keySet()
+        jvm: Any = spark._jvm
+        self._of_server = jvm.java.util.HashSet(list(OF_THE_SERVER))
 
     def run(self, statement: Statement, room: ResultRoom) -> Answer:
         """Run a statement with replanning."""
-        telling = nullcontext() if self._shares is None else self._shares.telling(statement.log.add)
-        with _failing(), telling, self._jobs_of(statement):
-            return self._run(statement, room)
+        with _failing(), self._shares.statement(statement.log.add) as part, self._jobs_of(statement):
+            return self._run(statement, room, part)
 
-    def _run(self, statement: Statement, room: ResultRoom) -> Answer:
+    def _run(self, statement: Statement, room: ResultRoom, part: Part) -> Answer:
         lines = ProgressLines(Console(file=_LogFile(statement.log), width=1_000_000, emoji=False, highlight=False))  # type: ignore[arg-type]
-        options = self._told_of(lines)
+        options = replace(self._options, warn=lines.warn, watch=lines.show, slots=part.slots)
+        if not self._shares.is_fixed:
+            options = replace(options, feed=lambda: part)
         parsed = ParsedText(statement.text, partial(syntax_of, self._spark))
         if parsed.stores_rows:
             outcome = execute(self._spark, parsed, options)
@@ -166,17 +181,13 @@ class ClientSession:
             return frame
         return frame.select(frame["tableName"].alias("tab_name"))
 
-    def _told_of(self, lines: ProgressLines) -> Options:
-        """The options of a statement whose progress is told by these lines."""
-        options = replace(self._options, warn=lines.warn, watch=lines.show)
-        return options if self._shares is None else replace(options, feed=self._shares.feed, slots=self._shares.slots)
-
     @contextmanager
     def _jobs_of(self, statement: Statement) -> Iterator[None]:
         """Within this context the jobs of this thread, and of those that it starts, are the statement's."""
         context: Any = self._spark.sparkContext
         without_delay(self._spark)
-        context.setJobGroup(statement.group, " ".join(statement.text.split())[:200], True)
+        self._set_here.removeAll(self._of_server)
+        context.setJobGroup(statement.group, " ".join(statement.text[:400].split())[:200], True)
         context.setLocalProperty(POOL, f"session-{self._pool}")
         try:
             yield
@@ -216,8 +227,13 @@ class ClientSession:
 
     def columns(self, schema: str, table: str) -> Sequence[TableColumn]:
         """The columns of a table."""
-        with _failing():
-            found = self._spark.catalog.listColumns(f"{_quoted(schema)}.{_quoted(table)}")
+        try:
+            with _failing():
+                found = self._spark.catalog.listColumns(f"{_quoted(schema)}.{_quoted(table)}")
+        except StatementFailedError as problem:
+            # A view of a table that was dropped, such as anybody may leave, hides no other table's columns.
+            log.warning("columns of %s.%s: %s", schema, table, problem)
+            return []
         return [TableColumn(one.name, one.dataType, one.description, one.nullable) for one in found]
 
     def close(self) -> None:

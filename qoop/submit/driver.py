@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from qoop.api import Options, collect, execute, write
 from qoop.engine.failures import java_message
-from qoop.engine.folders import taken_literally
+from qoop.engine.folder_tables import view_table
 from qoop.engine.output import OutputFiles
 from qoop.engine.printable import SEPARATORS, in_zone_of, printable
 from qoop.engine.session import syntax_of
@@ -26,10 +26,13 @@ from qoop.errors import QoopError, QueryFailedError, did_you_mean
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
 from qoop.feedback.profile import ProfileFeed, read_profile
 from qoop.parsing.statement import ParsedText
+from qoop.replan.commands import Command
 from qoop.replan.decision import Rules
+from qoop.replan.events import Event
 from qoop.run.journal import remove_earlier
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Feed, Outcome
+from qoop.run.query_status import StatusFile
 from qoop.submit import rows
 from qoop.submit.job import Job
 from qoop.submit.stderr import redirect_stderr
@@ -122,13 +125,21 @@ def run(spark: SparkSession, job: Job) -> None:
     parsed = ParsedText(job.text, partial(syntax_of, spark))
     if job.tables is not None:
         _show_tables(spark, Path(job.tables), parsed, lines.warn)
-    options = _options(spark, job, lines)
+    status = StatusFile(job.name, job.text)
+
+    def watch(told: Event | Command) -> None:
+        lines.show(told)
+        status.show(told)
+
+    options = replace(_options(spark, job, lines), watch=watch)
     try:
         outcome = _execute(spark, job, parsed, options)
-    except BaseException:
+    except BaseException as problem:
+        status.failed(_message(problem, spark, job) if isinstance(problem, Exception) else "stopped by a signal")
         if job.journal is not None and Path(job.journal).exists():
             _write_report(job, lines.warn)
         raise
+    status.done(outcome)
     lines.summary(outcome)
     _write_report(job, lines.warn)
 
@@ -173,7 +184,6 @@ def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:
         checkpoint=job.checkpoint,
         journal=Path(job.journal) if job.journal else None,
         warn=lines.warn,
-        watch=lines.show,
         plan=job.plan,
         replanning=job.replanning,
         timeout=job.timeout,
@@ -201,11 +211,11 @@ def _show_tables(spark: SparkSession, folder: Path, parsed: ParsedText, warn: Ca
     named = parsed.statement.table_names if parsed.statement is not None else None
     for name in catalogue.tables if named is None else sorted(named & catalogue.tables.keys()):
         try:
-            _show_table(spark, name, catalogue.path(name))
-        except (PySparkException, Py4JError, UnicodeError) as problem:
+            view_table(spark, name, catalogue.stored(name))
+        except (PySparkException, Py4JError, UnicodeError, QoopError) as problem:
             if named is not None or name in parsed.text.lower():
                 raise
-            warn(f"--tables {str(folder)!r}: {catalogue.path(name).name!r} is left out: {_first_line(problem)}")
+            warn(f"--tables {str(folder)!r}: {name!r} is left out: {_first_line(problem)}")
 
 
 def show_all_tables(spark: SparkSession, folder: Path, warn: Callable[[str], None]) -> None:
@@ -215,12 +225,6 @@ def show_all_tables(spark: SparkSession, folder: Path, warn: Callable[[str], Non
         TablesError: the folder does not exist, or has no tables.
     """
     _show_tables(spark, folder, ParsedText(""), warn)
-
-
-def _show_table(spark: SparkSession, name: str, path: Path) -> None:
-    # Without the scheme Spark would look in the default file system, on a cluster usually HDFS.
-    quoted = name.replace("`", "``")
-    spark.read.parquet(f"file://{taken_literally(str(path.absolute()))}").createOrReplaceTempView(f"`{quoted}`")
 
 
 def _write_report(job: Job, warn: Callable[[str], None]) -> None:

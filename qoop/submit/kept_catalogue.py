@@ -69,6 +69,12 @@ def kept_catalogue(
         yield {}
 
 
+def exists(flags: SparkFlags, environment: Mapping[str, str]) -> bool:
+    """Whether the catalogue was made already."""
+    folder = _folder(flags, environment)
+    return folder is not None and (folder / METASTORE).exists()
+
+
 def has_hive_site(environment: Mapping[str, str]) -> bool:
     """Whether Spark will find a hive-site.xml."""
     home = environment.get("SPARK_HOME")

@@ -1,14 +1,62 @@
 """What the commands that start Spark share of their command lines: spark-submit's words, and the arbiter's options."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from yarn_plugin.api.client import URL_VARIABLE
+from qoop.submit.spark_options import check_spark_options
+from yarn_plugin import console
+from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
 
 if TYPE_CHECKING:
     from qoop.submit.registration import ArbiterAccess
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def arbiter_options(
+    use: str = "for a share of the cluster; needs --master yarn", token: str = "your token"
+) -> Callable[[Command], Command]:
+    """The options of a command that registers with an arbiter; `arbiter_access` takes their values.
+
+    Args:
+        use: what it registers for.
+        token: whose token it needs.
+    """
+    options = (
+        click.option(
+            "--arbiter",
+            envvar=URL_VARIABLE,
+            metavar="URL",
+            help=f"Arbiter to register with, {use}.  [env var: {URL_VARIABLE}]",
+        ),
+        click.option(
+            "--token-file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help=f"With --arbiter: file with {token}.  [default: the token in {TOKEN_VARIABLE}]",
+        ),
+        console.ca_option,
+        click.option("--pool", help="With --arbiter: the pool to join, if there are several."),
+        click.option(
+            "--weight",
+            type=click.FloatRange(0, 1000, min_open=True),
+            default=1.0,
+            help="With --arbiter: weight among the applications in the pool, up to the pool's max_weight.  "
+            "[default: 1]",
+        ),
+    )
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 class PassThroughCommand(click.Command):
@@ -34,6 +82,8 @@ class PassThroughCommand(click.Command):
             else:
                 name, equals, _ = word.partition("=")
                 (own if equals and name.startswith("--") and name in values else rest).append(word)
+        if not {"-h", "--help"} & {*own, *rest}:
+            check_spark_options(rest, values)
         return super().parse_args(ctx, [*own, "--", *rest])
 
 

@@ -103,6 +103,25 @@ def read_statistics(files: Sequence[Path]) -> TableStatistics:
     return TableStatistics(float(rows), float(size), columns, {name: _cut(values) for name, values in sample.items()})
 
 
+def statistics_of_rows(first: pa.Table, rows: float, size: float) -> TableStatistics:
+    """The statistics of a table of about so many rows and bytes, of which these rows are the first."""
+    wanted = sorted(random.Random(0).sample(range(first.num_rows), min(SAMPLE_ROWS, first.num_rows)))
+    sample: dict[str, tuple[Value, ...]] = {}
+    for field in first.schema:
+        if not pa.types.is_nested(field.type):
+            column = _takeable(first.column(field.name).combine_chunks()).take(pa.array(wanted, pa.int64()))
+            sample[field.name.lower()] = tuple(map(_plain, _within_python(column).to_pylist()))
+    columns = {
+        name: ColumnStatistics(
+            distinct=distinct_values(values, rows, None),
+            nulls=sum(value is None for value in values) / max(len(values), 1),
+            width=_width(values),
+        )
+        for name, values in sample.items()
+    }
+    return TableStatistics(rows, size, columns, {name: _cut(values) for name, values in sample.items()})
+
+
 def _cut(values: Sequence[Value]) -> tuple[Value, ...]:
     return tuple(_cut_text(value) if isinstance(value, str) else value for value in values)
 
@@ -306,12 +325,17 @@ def _column(known: ColumnStatistics) -> _Column:
     return _Column(**{name: getattr(known, name) for name in _Column.model_fields})
 
 
-def cached_statistics(files: Sequence[Path]) -> TableStatistics:
-    """The statistics of a table made up of these files, read again only after a file has changed."""
+def cached_statistics(
+    files: Sequence[Path], read: Callable[[Sequence[Path]], TableStatistics] | None = None
+) -> TableStatistics:
+    """The statistics of a table made up of these files, read again only after a file has changed.
+
+    `read`: reads them, if they are not Parquet files.
+    """
     path = _folder() / f"{_fingerprint(files)}.json"
     known = _in_memory.get(path) or _read(path)
     if known is None:
-        known = read_statistics(files)
+        known = (read or read_statistics)(files)
         _write(path, known)
     _in_memory.put(path, known)
     return known

@@ -5,6 +5,7 @@ import pytest
 from tests.ledger_world import LedgerWorld
 from yarn_plugin.decide.allocators.allox import AlloxSettings
 from yarn_plugin.decide.allocators.plan import Idle
+from yarn_plugin.decide.allocators.sampling import SampleRun
 from yarn_plugin.decide.events import JobsDeclared, NodesChanged
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Release
@@ -101,9 +102,146 @@ def test_a_long_queue_is_matched_in_the_worker_process():
     assert at.world.state.allocated.round >= 1
 
 
+def unknown(name, work=1000.0, tenant="ann"):
+    """A job that can run on both sides, at speeds that nobody knows."""
+    return Job(name, tenant, demand=Demand((ON_GPU, ON_CORES)), speeds=(None, None), work=work)
+
+
+class Sampled(World):
+    """A pool that samples jobs; on GPUs a batch takes a tenth of a second, on cores three."""
+
+    def __init__(self, *nodes, **settings):
+        super().__init__(*nodes, **{"sample_share": 0.5, **settings})
+
+    def samples(self):
+        leases = [entry.leased for entry in self.world.state.ledger.leases.values()]
+        return [one for one in leases if one.kind == "sample" and one.phase == "held"]
+
+    def answer(self, lease, seconds=None, batches=None):
+        on_gpu = len(lease.holdings) == 2
+        done = batches or float(lease.note.split(": ")[1].split(" of ")[0])
+        took = seconds or done * (0.1 if on_gpu else 3.0)
+        self.world.say(self.app, SampleRun(lease.claim[1], lease.alternative, done, took))
+        assert self.world.failure is None
+        entry = next((one for one in self.world.state.ledger.leases.values() if one.key == lease.key), None)
+        if entry is not None:
+            self.world.say(self.app, Release(entry.id))
+
+    def running(self):
+        leases = [entry.leased for entry in self.world.state.ledger.leases.values() if entry.leased.kind != "sample"]
+        return {one.claim[1]: "gpu" if len(one.holdings) == 2 else "cores" for one in leases}
+
+
+def test_a_job_of_unknown_speed_is_sampled_twice_a_side_and_then_matched():
+    at = Sampled(node(0))
+    at.declare(unknown("train"))
+    assert [one.note for one in at.samples()] == [
+        "sample 1 of 2 on a GPU: 10 of 1000",
+        "sample 1 of 2 on a slot of cores: 10 of 1000",
+    ]
+    on_gpu, on_cores = at.samples()
+    at.answer(on_cores)
+    at.answer(on_gpu)
+    assert [one.note for one in at.samples()] == [
+        "sample 2 of 2 on a slot of cores: 20 of 1000",
+        "sample 2 of 2 on a GPU: 20 of 1000",
+    ]
+    for lease in at.samples():
+        at.answer(lease)
+    assert at.running() == {"train": "gpu"}
+    (entry,) = at.world.state.ledger.leases.values()
+    assert entry.leased.note == "on a GPU, where it is 30 times as fast as on a slot of cores"
+
+
+def test_a_job_starts_on_the_side_that_is_known_and_waits_for_no_other():
+    at = Sampled(node(0), node(1))
+    at.declare(unknown("first"), unknown("second"))
+    for _ in range(2):
+        at.answer(next(one for one in at.samples() if one.claim[1] == "first" and len(one.holdings) == 2))
+    assert at.running() == {"first": "gpu"}
+
+
+def test_samples_hold_their_share_of_the_machines():
+    at = Sampled(*(node(number) for number in range(4)), sample_share=0.25)
+    at.declare(*(unknown(f"job-{number}") for number in range(6)))
+    assert len(at.samples()) == 2, "one of four GPUs, one of four slots"
+
+
+def test_a_sample_that_dies_is_run_again_and_a_finished_one_never():
+    at = Sampled(node(0))
+    at.declare(unknown("train"))
+    at.answer(next(one for one in at.samples() if len(one.holdings) == 2))
+    at.world.take(NodesChanged((), ("n0:8041",)), 1.0)
+    assert at.samples() == []
+    at.world.take(NodesChanged((node(1),), ()), 1.0)
+    assert sorted(one.note for one in at.samples()) == [
+        "sample 1 of 2 on a slot of cores: 10 of 1000",
+        "sample 2 of 2 on a GPU: 20 of 1000",
+    ]
+
+
+def test_a_sample_far_behind_is_abandoned_and_the_job_is_known_to_be_slow_there():
+    at = Sampled(node(0), sample_s=30.0)
+    at.declare(unknown("train"))
+    for _ in range(2):
+        at.answer(next(one for one in at.samples() if len(one.holdings) == 2))
+    at.declare(unknown("train"), unknown("next"))
+    at.world.wait(31.0)
+    # The median sample took 1.5 s: 7.5 s are far behind.
+    assert not any(one.claim[1] == "train" for one in at.samples())
+    measured = at.world.state.allocated.samples.of("ann/train/1/memory-mb=2048,vcores=4")
+    assert measured.is_abandoned
+    assert measured.seconds(1000.0) >= 750
+
+
+def test_a_repeated_job_is_not_sampled_again():
+    at = Sampled(node(0))
+    at.declare(unknown("train"))
+    while at.samples():
+        at.answer(at.samples()[0])
+    assert at.running() == {"train": "gpu"}
+    at.declare()
+    at.declare(unknown("train", work=500.0))
+    assert at.samples() == []
+    assert at.running() == {"train": "gpu"}
+
+
+def test_what_a_running_job_reports_says_when_its_machine_is_free():
+    at = Sampled(node(0))
+    at.declare(unknown("train"))
+    while at.samples():
+        at.answer(at.samples()[0])
+    at.world.wait(50.0)
+    at.world.say(at.app, SampleRun("train", 0, 250.0, 50.0))
+    (running,) = at.world.state.allocated.running.values()
+    assert running.ends_at - at.world.stage.clock.time == pytest.approx(150.0)
+
+
+def test_a_user_who_waits_for_too_long_comes_first_at_any_alpha():
+    at = World(node(0), alpha=1.0, patience_s=100.0)
+    bobs = Job("long", "bob", demand=Demand((ON_GPU,)), speeds=(1 / 900,), work=1.0)
+    at.declare(job("short-0", 10), bobs)
+    for number in range(1, 40):
+        at.world.wait(10.0)
+        if at.sides().keys() == {"long"}:
+            break
+        at.declare(job(f"short-{number}", 10), bobs)
+    assert at.sides() == {"long": "gpu"}
+    assert 9 <= number <= 12
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("cpu_slot", {VCORES: 4}), ("cpu_slot", {GPU: 1, MEMORY: 1}), ("alpha", 1.5), ("unknown_s", 0), ("retry_s", -1)],
+    [
+        ("sample_share", 2.0),
+        ("sample_s", 0),
+        ("patience_s", -1),
+        ("cpu_slot", {VCORES: 4}),
+        ("cpu_slot", {GPU: 1, MEMORY: 1}),
+        ("alpha", 1.5),
+        ("unknown_s", 0),
+        ("retry_s", -1),
+    ],
 )
 def test_bad_settings_are_refused(field, value):
     with pytest.raises(BadInputError, match=field):

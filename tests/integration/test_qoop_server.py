@@ -207,3 +207,25 @@ def test_the_catalogue_is_listed(client):
     assert [(row[3], row[5]) for row in rows_of(client, listed)] == [("i_item_sk", "INT")]
     listed = client.call("GetFunctions", sessionHandle=session, functionName="abs").operationHandle
     assert [row[2] for row in rows_of(client, listed)] == ["abs"]
+
+
+def test_a_session_cannot_take_its_jobs_from_their_group_or_pool(client, spark):
+    session = client.open(**{"spark.job.interruptOnCancel": "false"})
+    for setting in ("spark.jobGroup.id=mine", "spark.scheduler.pool=session-1"):
+        ask(client, session, f"SET {setting}")
+    text = "SELECT count(*) FROM range(0, 1000000000000, 1, 4) WHERE rand() > 0.5"
+    operation = client.execute(session, text).operationHandle
+    wait_until(lambda: active_jobs(spark))
+    client.call("CancelOperation", operationHandle=operation)
+    assert client.until_ended(operation).operationState == CANCELED
+    wait_until(lambda: not active_jobs(spark))
+
+
+def test_a_broken_view_hides_no_other_tables_columns(client):
+    session = client.open()
+    ask(client, session, "CREATE TABLE gone USING parquet AS SELECT 1 AS a")
+    ask(client, session, "CREATE VIEW broken AS SELECT a FROM gone")
+    ask(client, session, "DROP TABLE gone")
+    listed = client.call("GetColumns", sessionHandle=session, columnName="i_item_sk").operationHandle
+    assert [row[3] for row in rows_of(client, listed)] == ["i_item_sk"]
+    ask(client, session, "DROP VIEW broken")

@@ -126,6 +126,9 @@ def test_the_steps_of_the_readme_work_as_printed(clone_and_environment, tmp_path
     assert re.search(r"^app_\d+ +second ", apps, re.MULTILINE)
     assert re.search(r"app_\d+ arrived.*50\.0%", output_of("yarn-plugin why"))
     assert "i_item_desc" in output_of("cat q72.txt")
+    happened = output_of('grep "what happened"')
+    assert re.search(r"it began with plan \d+, .*; the share fell from 2 to 1 slot: ", happened), happened
+    assert re.search(r"^first +.* done +100%", happened, re.MULTILINE), happened
     [folder] = (Path(environment["TMPDIR"])).glob("tmp.*")
     assert "i_item_id" in (folder / "q12.txt").read_text()
     assert "</html>" in (folder / "q72.html").read_text()

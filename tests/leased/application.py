@@ -1,8 +1,8 @@
 """An application master under leases, as a YARN container: `python -m tests.leased.application CONFIG`.
 
-It registers with YARN and the arbiter, bids for its work, and keeps one sleeping container on each GPU that it leases.
-A test holds it back at a step (register, estimate, bid, place, vacate) while the file `NAME.STEP` is in the folder
-`holds`, and has it end early by `NAME.finish`.
+It registers with YARN and the arbiter, declares the `jobs` of CONFIG if there are any, bids for its work, and keeps one
+sleeping container on each GPU that it leases. A test holds it back at a step (register, estimate, bid, place, vacate)
+while the file `NAME.STEP` is in the folder `holds`, and has it end early by `NAME.finish`.
 """
 
 import json
@@ -22,6 +22,7 @@ from themis_agent.yarn.application_master import ApplicationMaster, Size, comman
 from themis_agent.yarn.gateway import launch
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterRefusedError, ArbiterUnavailableError
+from yarn_plugin.api.jobs import Jobs
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.gpus import Job, Slowdown
 
@@ -39,6 +40,9 @@ class Arbiter:
         request = wire.Register(name=config["name"], request_id=yarn_app, pool="gpu", yarn_app=yarn_app)
         registered = self._insist(lambda: ArbiterClient(config["url"], config["token"]).register(request))
         self._app, self._token = registered.app, registered.token
+        if jobs := config.get("jobs"):
+            declared = Jobs.model_validate({"jobs": jobs}).jobs
+            self._insist(lambda: self._client().declare_jobs(self._app, declared))
         for task in (self._listen, self._speak):
             threading.Thread(target=task, daemon=True).start()
 

@@ -102,11 +102,11 @@ class Lab:
 
     # Applications.
 
-    def submit(self, name, gpus=8, work_s=100):
-        """Submit an application under leases."""
+    def submit(self, name, gpus=8, work_s=100, jobs=()):
+        """Submit an application under leases. `jobs`: that it declares, as JSON objects."""
         path = self.folder / f"{name}.json"
         config = {"url": self.arbiter.url, "token": self._token, "name": name, "gpus": gpus, "work_s": work_s}
-        path.write_text(json.dumps({**config, "folder": str(self.folder)}))
+        path.write_text(json.dumps({**config, "jobs": jobs, "folder": str(self.folder)}))
         label = partition.NAME if self.cluster.spec.gpu_partition else ""
         self.apps[name] = self._run("root.gpu", "tests.leased.application", path, label=label)
 

@@ -30,7 +30,7 @@ def random_cells(draw):
             for name in ("a", "b")
         }
         made = spec(**quotas)
-        if draw.random() < 0.2:
+        if draw.random() < 0.6:
             made = replace(made, cells=made.cells[:1])
         try:
             Cluster(made)

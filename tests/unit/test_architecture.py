@@ -72,6 +72,7 @@ ALSO_ALLOWED = {
     "yarn_plugin.decide.policies": {"importlib"},
     "yarn_plugin.decide.mechanisms.matching.flow": {"ortools"},
     "yarn_plugin.decide.mechanisms.packing.patterns": {"scipy"},
+    "yarn_plugin.decide.mechanisms.interference.predictor": {"sklearn"},
     "qoop.equivalence.expression": {"datetime"},
     "themis_agent.agent.messages": {"pydantic"},
     "themis_agent.trial.reading.pairs": {"ast", "json"},

@@ -143,7 +143,7 @@ def test_only_the_administrator_may_read_and_replace_the_cells(run, service, tmp
 
 def test_unknown_pools_and_configurations_without_a_file_are_named(service):
     answer = service.as_admin("GET", "/v1/pools/sql/cells")
-    assert (answer.status_code, problems(answer)) == (404, [("pool", "sql", "choose one of gpu")])
+    assert (answer.status_code, problems(answer)) == (404, [("pool", "sql", "must be gpu")])
     service.app.state.backend.cells_files.clear()
     answer = service.as_admin("PUT", "/v1/pools/gpu/cells", {"text": SMALLER})
     assert answer.status_code == 409

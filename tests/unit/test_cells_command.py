@@ -135,6 +135,41 @@ def test_two_free_gpus_of_a_quota_of_single_gpus_serve_no_pod_of_two(run, tmp_pa
     )
 
 
+def test_a_gang_larger_than_its_chain_never_fits_and_check_and_fit_say_so(run, two_levels):
+    never = [
+        "never, with these quotas:",
+        "  chain rack: a pod has 5 leaves, the largest node 4 leaves",
+    ]
+    code, out, _ = run("fit", two_levels, "--vc", "prod", "--gang", "1x5")
+    assert (code, out.splitlines()) == (0, never)
+    code, out, _ = run("check", two_levels, "--vc", "prod", "--gang", "1x5")
+    assert (code, out.splitlines()[-2:]) == (1, never)
+    code, out, _ = run("check", two_levels, "--vc", "prod", "--gang", "5x4")
+    assert (code, out.splitlines()[-1]) == (1, "  chain rack: each pod fits on a cell, but not all 5 at once")
+    code, out, _ = run("check", two_levels, "--vc", "prod", "--gang", "1x4")
+    assert (code, out.splitlines()[-1]) == (0, "1x4 fits in prod")
+    assert run("check", two_levels, "--gang", "1x4")[0] == 2, "the virtual cluster is required"
+
+
+def test_fit_says_when_a_gang_starts_at_the_latest_where_that_is_known(run, two_levels, tmp_path):
+    running = tmp_path / "running.json"
+    own = {"gang": "own", "virtual_cluster": "prod", "priority": 3, "chain": "rack", "ends_in_s": 600}
+    own["pods"] = [{"node": "n1", "leaves": ["0"], "quota_types": ["node"]}]
+    running.write_text(json.dumps({"gangs": [own]}))
+    out = run("fit", two_levels, "--vc", "prod", "--gang", "1x4", "--running", running)[1]
+    assert out.splitlines()[-1] == "at the latest in 600 s, if nobody else comes"
+    low = {"gang": "low", "virtual_cluster": "prod", "priority": -1, "chain": "rack"}
+    low["pods"] = [{"node": node, "leaves": ["0", "1", "2", "3"]} for node in ("n1", "n2", "n3")]
+    running.write_text(json.dumps({"gangs": [low]}))
+    arguments = ("--vc", "research", "--gang", "1x4", "--running", running, "--grace", "45", "--json", "-")
+    code, out, err = run("fit", two_levels, *arguments)
+    assert (code, json.loads(out)["latest_s"]) == (0, 45.0)
+    assert err.splitlines()[-1] == "at the latest in 45 s, if nobody else comes"
+    running.write_text(json.dumps({"gangs": [{**own, "ends_in_s": -1}]}))
+    code, _, err = run("fit", two_levels, "--vc", "prod", "--gang", "1x4", "--running", running)
+    assert code == 2 and "ends_in_s -1: must be at least 0" in err
+
+
 def test_show_prints_a_tree_with_holders_and_bad_nodes(run, two_levels, tmp_path):
     running = tmp_path / "running.json"
     own = {"gang": "own", "virtual_cluster": "prod", "priority": 3, "chain": "rack"}

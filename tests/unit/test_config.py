@@ -86,7 +86,7 @@ def test_an_unknown_key_is_refused(tmp_path):
         (f"{POOL}max_weight = 0", "pools.sql.max_weight 0: must be above 0"),
         (f"{POOL}max_apps_per_user = 1.5", "pools.sql.max_apps_per_user 1.5: must be an integer"),
         (f'{POOL}grace_s = "long"', "pools.sql.grace_s 'long': must be a number"),
-        (f'{POOL}policy = "fair"', "pools.sql.policy 'fair': choose one of max_min, max_min_users"),
+        (f'{POOL}policy = "lottery"', "pools.sql.policy 'lottery': choose one of capacity, fair, fifo, max_min"),
         ('[[pools]]\nqueue = "root.sql"', "pools #1.name: required"),
         ('[[pools]]\nname = "my sql"\nqueue = "root.sql"', "pools #1.name 'my sql': must consist of letters"),
         ('[[pools]]\nname = "sql"\nqueue = "sql"', "pools.sql.queue 'sql': must be a queue below root"),
@@ -145,7 +145,11 @@ def test_pools_are_configured_by_the_present_rules_which_a_file_cannot_set(tmp_p
 @pytest.mark.parametrize(
     ("parameters", "error"),
     [
-        ("", "parameters: allocator: choose one of allox, cells, job_rounds, toy-in-turn, toy-table, not None"),
+        (
+            "",
+            "parameters: allocator: choose one of allox, cells, fifo, gpu_queues, job_rounds, shared_gpus, "
+            "toy-in-turn, toy-table, not None",
+        ),
         ('allocator = "lottery"', "parameters: allocator: "),
         ('allocator = "toy-in-turn"\ngrace_s = -1', "parameters: grace_s -1.0: must be a number from 0 to"),
         ('allocator = "toy-in-turn"\ngrace = 1', "parameters: grace: unknown key"),

@@ -1,6 +1,7 @@
 """`qoop explain` as a user sees it, on a folder of small Parquet files."""
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,7 +68,11 @@ def test_where_another_plan_becomes_the_fastest(tables, capsys, tmp_path):
         for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False)
         if before != after
     ]
-    assert [line for line in shown.splitlines() if " is chosen, at " in line] == flips
+    lines = [line for line in shown.splitlines() if " is chosen, at " in line]
+    assert [line.partition("; it turns at about ")[0] for line in lines] == flips
+    for number in set(chosen):
+        assert f"\nplan {number} on " in shown, "why it wins"
+    assert re.search(r"plan \d+ on \d+ slots?: .*scans \d+\.\d\d s \(plan \d+: \d+\.\d\d\)", shown)
 
 
 def test_a_query_of_one_stage_shows_the_reason(tables, capsys, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from sqlglot.dialects.dialect import Dialect
 
 from qoop import api, explain, session_query
+from qoop.as_written.causes import Excess, TooMuch
 from qoop.as_written.decide import Names
 from qoop.estimate.gate import Inputs
 from qoop.latest import Latest
@@ -205,3 +206,10 @@ def test_an_explained_query(parsed, monkeypatch, capsys):
     monkeypatch.setattr(explain, "FolderCatalogue", lambda folder: known)
     explain.explain(QUERY, "/tables", [2.0], 1, None)
     assert parsed == [QUERY]
+
+
+def test_a_text_that_would_take_minutes_to_parse_is_left_to_spark():
+    parsed = ParsedText("SELECT " + "+".join(["1"] * 1_000_000))
+    assert (parsed.statement, parsed.cause) == (None, TooMuch(Excess.TEXT, 20_000))
+    values = ParsedText("INSERT INTO t VALUES " + ",".join(["(1)"] * 100_000))
+    assert values.returns_no_rows

@@ -3,7 +3,7 @@
 import pytest
 
 from qoop.plans.plan import StageId, view_name
-from qoop.replan.causes import FinishedStage, NewShare, NotPlanned, StagesChecked, UntypedCause
+from qoop.replan.causes import FinishedStage, NewShare, NotPlanned, PlansMade, StagesChecked, UntypedCause
 from qoop.replan.commands import (
     CancelStages,
     ConfirmVacated,
@@ -117,3 +117,26 @@ def test_lines_carry_the_seconds_since_the_start(capsys, monkeypatch):
 def test_the_summary_reports_failures_if_there_were_any(capsys, counts, shown_counts):
     ProgressLines(console.err).summary(Outcome(counts, 4, 1.5, None, ()))
     assert capsys.readouterr().err.partition("] ")[2] == f"done in 1.5 s: 4 join trees, {shown_counts}\n"
+
+
+def decided(cause, before, plan, seconds, slots):
+    won_by = "share" if before is not None and before != plan else "first" if before is None else "kept"
+    fastest = seconds.index(min(seconds))
+    return Decision(
+        cause, slots, before, plan, seconds, (), (), (), (), won_by, fastest, None if before is None else 0.1
+    )
+
+
+def test_the_summary_says_in_words_what_happened(capsys):
+    decisions = (
+        decided(PlansMade(2, 2), None, 0, (4.0, 6.0), 4.0),
+        decided(NewShare(4.0, 2.0, "app_2 arrived"), 0, 0, (5.0, 6.0), 2.0),
+        decided(NewShare(2.0, 1.0, "app_3 arrived"), 0, 1, (9.0, 6.0), 1.0),
+    )
+    ProgressLines(console.err).summary(Outcome(QueryCounts(stages=2, switches=1), 2, 9.0, None, decisions))
+    happened, done = capsys.readouterr().err.splitlines()
+    assert happened.partition("] ")[2] == (
+        "what happened: it began with plan 0, estimated to take 4.0 s, the slowest of 2 plans in 6.0 s; "
+        "the share fell from 4 to 2 slots: plan 0 was still best; app_3 arrived: it switched to plan 1, to save 3.0 s"
+    )
+    assert "done in 9.0 s (estimate: 4.0 s): 2 join trees" in done

@@ -75,6 +75,7 @@ def test_other_flags_are_passed_on_unchanged_and_in_order(spark_home):
 def test_our_flags_may_be_anywhere_and_the_query_is_the_last_argument(spark_home):
     query = spark_home / "query.sql"
     query.write_text("SELECT 1;\n")
+    (spark_home / "visits.csv").write_text("id\n1\n")
     assert submit("--tables", str(spark_home), *PASSED_ON, "--output", "csv", "out", str(query)) == 7
     record = recorded(spark_home)
     assert record["argv"][: len(PASSED_ON)] == PASSED_ON

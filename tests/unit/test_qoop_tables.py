@@ -62,14 +62,14 @@ def kept(folder):
 def test_a_table_is_a_file_or_a_folder(folder):
     known = FolderCatalogue(folder)
     assert sorted(known.tables) == ["parts", "sales"]
-    assert known.path("sales") == folder / "sales.parquet"
+    assert known.stored("sales").path == folder / "sales.parquet"
 
 
 def test_paths_have_the_case_of_their_files(folder):
     (folder / "sales.parquet").rename(folder / "Sales.parquet")
     known = FolderCatalogue(folder)
-    assert known.path("sales") == known.path("`SALES`") == folder / "Sales.parquet"
-    assert known.path("parts") == folder / "Parts"
+    assert known.stored("sales").path == known.stored("`SALES`").path == folder / "Sales.parquet"
+    assert known.stored("parts").path == folder / "Parts"
 
 
 def test_names_are_found_whatever_their_case(folder):

@@ -1,21 +1,26 @@
 """What `qoop server` refuses before Spark is started; its share; whose token a password is; settings of clients."""
 
 import asyncio
+import os
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("TCLIService", reason="needs thrift and PyHive")
 
 from qoop.cli import cli
+from qoop.errors import QoopError
 from qoop.replan.events import ArbiterAway, ShareChanged
-from qoop.server import authentication
+from qoop.server import authentication, start
 from qoop.server.authentication import ByName, ByToken
 from qoop.server.errors import AuthenticationError
 from qoop.server.sasl import Credentials
 from qoop.server.shares import Shares
 from qoop.server.spark import Numbers, settings
+from qoop.submit import application
+from qoop.submit.job import SparkFlags
 from yarn_plugin import console
 from yarn_plugin.api.client import ArbiterRefusedError, ArbiterUnavailableError
 
@@ -45,6 +50,21 @@ def test_wrong_options_are_refused_in_one_line(words, message, capsys):
     assert printed.count("\n") == 1
 
 
+def test_the_token_is_not_in_sparks_environment_where_any_client_could_read_it(monkeypatch):
+    monkeypatch.setattr(os, "environ", {**os.environ, "YARN_ARBITER_TOKEN": "user.ann.secret"})
+    known = []
+
+    class Builder:
+        def getOrCreate(self):  # noqa: N802
+            known.append(dict(os.environ))
+            raise OSError("no Spark here")
+
+    monkeypatch.setattr(application, "SparkSession", SimpleNamespace(builder=Builder()))
+    with pytest.raises(QoopError, match="no Spark here"), _started():
+        pass
+    assert "secret" not in str(known)
+
+
 def test_with_an_arbiter_the_server_needs_a_token_of_its_own(capsys):
     assert console.run(cli, "qoop", ["server", "--arbiter", "http://127.0.0.1:1"]) == 1
     assert capsys.readouterr().err.startswith("qoop: --token-file: required")
@@ -65,6 +85,10 @@ def test_a_server_that_others_can_reach_needs_passwords(tmp_path, capsys):
     assert "requires --arbiter, whose tokens are the passwords" in capsys.readouterr().err
     assert console.run(cli, "qoop", ["server", "--listen", "127.0.0.1:0", *words]) == 2
     assert "is no certificate with its key" in capsys.readouterr().err
+
+
+def _started():
+    return start.started("x", None, None, None, SparkFlags((), {}), None, None)
 
 
 class FakeArbiter:
@@ -166,26 +190,28 @@ def test_statements_follow_the_share_and_the_application_holds_it():
     try:
         with shares.telling(told.append):
             feed.emit(share(8.0, 4, 1))
-            statement, other = shares.feed(), shares.feed()
-            statement.start(first.append)
-            feed.emit(share(4.0, 2, 2))
-            other.start(second.append)
-            statement.close()
-            feed.emit(ArbiterAway("the arbiter is away"))
-            feed.emit(share(6.0, 3, 3))
+            with shares.statement(first.append) as statement:
+                events = []
+                assert statement.slots == 8.0
+                statement.start(events.append)
+                feed.emit(share(4.0, 2, 2))
+                statement.close()
+                feed.emit(ArbiterAway("the arbiter is away"))
+            with shares.statement(second.append):
+                feed.emit(share(6.0, 3, 3))
         feed.emit(share(2.0, 1, 4))
-        assert [event.slots for event in first] == [8.0, 4.0]
-        assert [event.slots for event in second] == [4.0, 6.0, 2.0]
-        assert {(event.executors, event.seq) for event in (*first, *second)} == {(None, None)}
+        assert [event.slots for event in events] == [8.0, 4.0]
+        assert {(event.executors, event.seq) for event in events} == {(None, None)}
         assert holder.targets == [4, 2, 3, 1]
-        assert told == [
-            "share: not known yet",
+        lines = [
             "share: 8 slots; share number 1",
             "share: 4 slots; share number 2",
             "the arbiter is away; the last known share stays in effect",
             "share: 6 slots; share number 3",
         ]
-        assert shares.slots == 2.0
+        assert told == ["share: not known yet", *lines]
+        assert first == lines[:3]
+        assert second == lines[1::2]
         assert 4 not in confirmed
         holder.count = 1
         deadline = time.monotonic() + 10
@@ -194,6 +220,50 @@ def test_statements_follow_the_share_and_the_application_holds_it():
             time.sleep(0.02)
     finally:
         shares.close()
+
+
+def test_a_statement_alone_follows_the_whole_share():
+    feed, events = ToyFeed(), []
+    shares = Shares(feed, None)
+    shares.start()
+    feed.emit(share(6.0, None, 1))
+    statement = shares.feed()
+    statement.start(events.append)
+    feed.emit(share(2.0, None, 2))
+    statement.close()
+    feed.emit(share(3.0, None, 3))
+    shares.close()
+    assert [event.slots for event in events] == [6.0, 2.0]
+    assert shares.slots == 3.0
+
+
+def test_statements_divide_the_share():
+    feed, now, lines, events = ToyFeed(), [0.0], [], []
+    shares = Shares(feed, None, clock=lambda: now[0])
+    feed.start(shares._take)
+    feed.emit(share(6.0, None, 1))
+    with shares.statement(lines.append) as first:
+        first.start(events.append)
+        with shares.statement(print) as second, shares.statement(print) as third:
+            assert [part.slots for part in (first, second, third)] == [6.0, 3.0, 2.0]
+            shares.divide()
+            assert first.slots == 6.0, "the others may end at once"
+            now[0] = 2.0
+            shares.divide()
+            assert [part.slots for part in (first, second, third)] == [2.0, 2.0, 2.0]
+            feed.emit(share(2.0, None, 2))
+            assert first.slots == 1.0, "no part is less than a slot"
+            feed.emit(share(0.5, None, 3))
+            assert first.slots == 0.5
+            feed.emit(share(6.0, None, 4))
+        shares.divide()
+        assert first.slots == 6.0
+    assert [event.slots for event in events] == [6.0, 2.0, 1.0, 0.5, 2.0, 6.0]
+    assert events[1].reason == "share number 1; 2 slots of it for this statement, as 3 run"
+    assert lines[:2] == [
+        "share: 6 slots; share number 1",
+        "share: 6 slots; share number 1; 2 slots of it for this statement, as 3 run",
+    ]
 
 
 def test_settings_are_those_of_spark():

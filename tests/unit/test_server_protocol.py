@@ -336,10 +336,10 @@ def is_refused(world):
 
 
 def test_bytes_that_are_being_received_are_bounded_over_all_clients():
-    with World(small(max_message_bytes=1000, max_received_bytes=1500)).running() as world:
+    with World(small(max_received_bytes=500_000)).running() as world:
         first, second, third = (Client(world.port) for _ in range(3))
         for client in (first, second):
-            client.socket.sendall(struct.pack("!i", 900))
+            client.socket.sendall(struct.pack("!i", 900_000) + bytes(300_000))
         assert is_closed(second.socket) or is_closed(first.socket)
         assert third.open()
         for client in (first, second, third):

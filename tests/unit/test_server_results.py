@@ -6,13 +6,18 @@ import pyarrow as pa
 import pytest
 
 from qoop.server.encoding import encode, schema_of
-from qoop.server.errors import LimitError
+from qoop.server.errors import InvalidHandleError, LimitError
+from qoop.server.limits import Budget
 from qoop.server.results import Result, ResultRoom, of_rows
 from qoop.server.types import Column, TypeId, column
 
 ROOM = 1 << 20
 
 DECIMALS = pa.array([Decimal("1.50"), None, Decimal("0E-7")], pa.decimal128(20, 7))
+
+
+def room_of(memory, disk, folder=None):
+    return ResultRoom(Budget(memory), Budget(disk), None if folder is None else str(folder))
 
 
 def batch(*values):
@@ -29,7 +34,7 @@ def pages(result, rows, max_bytes=ROOM):
 
 @pytest.mark.parametrize("memory", [ROOM, 20, 0], ids=["in memory", "partly in a file", "in a file"])
 def test_pages_hold_the_rows_in_order(memory):
-    result = Result(ResultRoom(memory, ROOM), batch().schema)
+    result = Result(room_of(memory, ROOM), batch().schema)
     for values in ((1, 2), (), (3,), (4, 5, 6)):
         result.append(batch(*values))
     assert pages(result, 4) == [[1, 2, 3, 4], [5, 6]]
@@ -40,21 +45,21 @@ def test_pages_hold_the_rows_in_order(memory):
 
 
 def test_an_order_that_misses_a_batch_is_refused():
-    result = Result(ResultRoom(ROOM, ROOM), batch().schema)
+    result = Result(room_of(ROOM, ROOM), batch().schema)
     result.append(batch(1))
     with pytest.raises(ValueError, match="order"):
         result.reorder([1])
 
 
 def test_a_page_is_bounded_by_bytes_and_has_a_row_at_least():
-    result = Result(ResultRoom(ROOM, ROOM), batch().schema)
+    result = Result(room_of(ROOM, ROOM), batch().schema)
     result.append(batch(*range(100)))
     assert pages(result, 1000, max_bytes=80)[0] == list(range(10))
     assert pages(result, 1000, max_bytes=1)[0] == [0]
 
 
 def test_room_is_given_back_and_is_bounded():
-    room = ResultRoom(100, 1000)
+    room = room_of(100, 1000)
     result = Result(room, batch().schema)
     result.append(batch(*range(12)))
     result.append(batch(*range(12)))
@@ -69,8 +74,17 @@ def test_room_is_given_back_and_is_bounded():
         result.append(batch(1))
 
 
+def test_a_result_that_is_closed_does_not_seem_to_end():
+    result = Result(room_of(ROOM, ROOM), batch().schema)
+    result.append(batch(1, 2, 3))
+    assert result.page(0, 2, ROOM).num_rows == 2
+    result.close()
+    with pytest.raises(InvalidHandleError, match="closed"):
+        result.page(2, 2, ROOM)
+
+
 def test_nothing_is_left_in_the_folder_while_a_result_is_spilled(tmp_path):
-    result = Result(ResultRoom(0, ROOM, str(tmp_path)), batch().schema)
+    result = Result(room_of(0, ROOM, tmp_path), batch().schema)
     result.append(batch(1, 2))
     assert list(tmp_path.iterdir()) == []
     assert pages(result, 10) == [[1, 2]]
@@ -79,9 +93,9 @@ def test_nothing_is_left_in_the_folder_while_a_result_is_spilled(tmp_path):
 
 def test_rows_of_python_values():
     columns = (Column("a", TypeId.STRING), Column("b", TypeId.INT))
-    result = of_rows(ResultRoom(ROOM, ROOM), schema_of(columns), [("x", 1), (None, None)])
+    result = of_rows(room_of(ROOM, ROOM), schema_of(columns), [("x", 1), (None, None)])
     assert result.page(0, 10, ROOM).to_pylist() == [{"0": "x", "1": 1}, {"0": None, "1": None}]
-    assert of_rows(ResultRoom(ROOM, ROOM), schema_of(columns), []).page(0, 10, ROOM).num_rows == 0
+    assert of_rows(room_of(ROOM, ROOM), schema_of(columns), []).page(0, 10, ROOM).num_rows == 0
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,10 @@ OF_COMMANDS = [
         "yarn-plugin simulate --cluster cluster.toml --workload nothing.toml",
         "'nothing.toml': no such file or directory",
     ),
-    ("yarn-plugin simulate --cluster cluster.toml --workload workload.toml --policy drff", "choose one of max_min"),
+    (
+        "yarn-plugin simulate --cluster cluster.toml --workload workload.toml --policy lottery",
+        "choose one of capacity",
+    ),
     ("yarn-plugin arbiter --config arbiter.toml", "--rm: required"),
     ("yarn-plugin doctor --rm localhost", "must be the ResourceManager's web URL, such as http://host:8088"),
     ("yarn-plugin apps", "--token-file: required, or set YARN_ARBITER_TOKEN"),

@@ -351,11 +351,15 @@ class Decision(Wire):
 
 
 class Why(Wire):
-    """Why an application has what it has: the last decisions, and the ResourceManager's diagnostics if it waits."""
+    """Why an application has what it has: the last decisions, and the ResourceManager's diagnostics if it waits.
+
+    `cells`: in a pool with virtual clusters, why its jobs wait, or run without guarantee.
+    """
 
     app: App | None
     decisions: list[Decision]
     manager_says: list[str]
+    cells: list[str] = []
 
 
 USER_NAME = "must be 1 to 100 letters, digits or characters of ._@-, such as alice"

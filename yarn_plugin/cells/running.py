@@ -5,7 +5,8 @@
                 "pods": [{"node": "n1", "leaves": ["0", "1"], "quota_types": ["node", "node"]}]}]}
 
 `quota_types`: for each leaf, the type of the cell of the virtual cluster's quota that it came from; without it, a gang
-runs as opportunistic work. The order of the gangs is that in which they keep their cells.
+runs as opportunistic work. `ends_in_s`: seconds until it ends at the latest, if that is known. The order of the gangs
+is that in which they keep their cells.
 """
 
 from collections import Counter
@@ -42,6 +43,7 @@ class _GangTable(Section):
     leaf_type: str = ""
     pinned: str = ""
     lazy: bool = False
+    ends_in_s: Annotated[float, Field(ge=0)] | None = None
 
 
 class RunningFile(Section):
@@ -61,6 +63,10 @@ class RunningFile(Section):
     def running(self) -> list[RunningGang]:
         """The gangs."""
         return [_gang(table) for table in self.gangs]
+
+    def ends_in_s(self) -> dict[str, float]:
+        """When gangs end at the latest, of those that say so."""
+        return {table.gang: table.ends_in_s for table in self.gangs if table.ends_in_s is not None}
 
 
 def read_running(where: str, path: Path) -> RunningFile:

@@ -110,6 +110,8 @@ def why(
             console.out.print(_pool(pool, cluster), soft_wrap=True)
     rows = [(decision.seq, _time(decision.at), _kind(decision), decision.reason) for decision in answer.decisions]
     console.out.print(console.table("decisions", ("#seq", "time", "decision", "reason"), rows))
+    for line in answer.cells:
+        console.out.print(escape_controls(line), soft_wrap=True)
     for line in answer.manager_says:
         console.out.print(f"ResourceManager: {escape_controls(line)}", soft_wrap=True)
     if json_file is not None:

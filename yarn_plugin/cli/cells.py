@@ -11,6 +11,7 @@ import click
 
 from yarn_plugin import console
 from yarn_plugin.api.client import ArbiterClient, find_token
+from yarn_plugin.cells.answers import answer_lines
 from yarn_plugin.cells.cases import read_case
 from yarn_plugin.cells.discovery import find_cells, render
 from yarn_plugin.cells.file import read_cells
@@ -20,13 +21,13 @@ from yarn_plugin.cells.replay import follow, run_freely
 from yarn_plugin.cells.running import RunningFile, as_json, read_running
 from yarn_plugin.cli.apps import arbiter_options
 from yarn_plugin.cli.options import json_option, rm_option
-from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
+from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator, Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Bind, Preempt, Reason, Wait
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import MAX_PRIORITY, PhysicalCell
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import ChainState, Cluster
 from yarn_plugin.decide.mechanisms.buddy_cells.errors import CellFileError
-from yarn_plugin.decide.mechanisms.buddy_cells.explanation import Explanation, Missing, ask, explain
-from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Placement, Request
+from yarn_plugin.decide.mechanisms.buddy_cells.explanation import Explanation, ask, explain, latest_start
+from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Request
 from yarn_plugin.decide.mechanisms.buddy_cells.health import bad_cells
 from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import Reconfigured, reconfigure
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
@@ -105,15 +106,22 @@ def _arbiter_options(command: _Command) -> _Command:
     help="Compare the nodes and their GPUs with those of this ResourceManager, too.",
 )
 @console.ca_option
+@click.option("--vc", metavar="NAME", help="The virtual cluster of --gang.")
+@click.option(
+    "--gang", metavar="NxM[,NxM]", help="Check also that a gang of so many pods and GPUs of each can ever fit."
+)
 @json_option
-def check(file: Path, rm: str | None, verify: str | bool, json_file: Path | None) -> int:
+def check(
+    file: Path, rm: str | None, verify: str | bool, vc: str | None, gang: str | None, json_file: Path | None
+) -> int:
     """Check that all quotas in FILE can be served at once, whatever is used first.
 
     Prints, for each chain and level, how many cells there are, how many are pinned or assured to virtual clusters, and
     how many more could be. An infeasible quota is an error with the level and the number missing.
 
     With --rm, exits with 1 if the ResourceManager reports fewer GPUs than FILE has, or does not know a node; or if
-    quotas have cells below nodes although NodeManagers choose the GPUs of containers themselves.
+    quotas have cells below nodes although NodeManagers choose the GPUs of containers themselves. With --gang, exits
+    with 1 if it would wait for ever.
     """
     cluster = _cluster(file)
     rows = [row for state in cluster.chains.values() for row in _levels(state, cluster)]
@@ -127,10 +135,25 @@ def check(file: Path, rm: str | None, verify: str | bool, json_file: Path | None
     if json_file is not None:
         names = ("chain", "level", "type", "leaves", "cells", "pinned", "assured", "spare")
         console.write_json(json_file, {"levels": [dict(zip(names, row, strict=True)) for row in rows]})
-    return 0 if rm is None else _compare_with_manager(cluster, rm, verify)
+    fits = gang is None or _can_ever_fit(cluster, vc or "", gang)
+    agrees = rm is None or _agrees_with_manager(cluster, rm, verify)
+    return 0 if fits and agrees else 1
 
 
-def _compare_with_manager(cluster: Cluster, rm: str, verify: str | bool) -> int:
+def _can_ever_fit(cluster: Cluster, vc: str, gang: str) -> bool:
+    pods = _parse_gang(gang)
+    request = Request(f"{gang} (asked)", vc, 0, pods, ignores_exclusions=True)
+    allocator, call = Allocator(cluster), Call(request.gang, pods[0][1], request)
+    answer = ask(allocator, call)
+    if isinstance(answer, Wait):
+        for line in answer_lines(answer, explain(allocator, call, answer), request, cluster.spec):
+            console.out.print(line, soft_wrap=True)
+        return False
+    console.out.print(f"{gang} fits in {vc}")
+    return True
+
+
+def _agrees_with_manager(cluster: Cluster, rm: str, verify: str | bool) -> bool:
     manager = ResourceManager(addresses(rm), getpass.getuser(), verify=verify)
     found = parse_nodes(manager.get("/nodes"))
     seen = {node.host: SeenNode(node.capacity[GPU], is_broken=True) for node in found.broken.values()}
@@ -146,7 +169,7 @@ def _compare_with_manager(cluster: Cluster, rm: str, verify: str | bool) -> int:
         )
     if not faults and not below:
         console.out.print(f"agrees with {manager.url}")
-    return 1 if below or any(fault.is_bad for fault in faults) else 0
+    return not below and not any(fault.is_bad for fault in faults)
 
 
 def _quotas_below_nodes(cluster: Cluster) -> list[str]:
@@ -305,6 +328,14 @@ def _bad_nodes(cluster: Cluster) -> set[str]:
 )
 @click.option("--leaf-type", default="", metavar="TYPE", help="Type of GPU.  [default: any]")
 @click.option("--pinned", default="", metavar="ID", help="Use this pinned cell.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(0, 86_400),
+    default=30.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that evicted gangs have to leave (the pool's grace_s).",
+)
 @_running_option
 @json_option
 def fit(
@@ -314,12 +345,14 @@ def fit(
     priority: int,
     leaf_type: str,
     pinned: str,
+    grace: float,
     running_file: Path | None,
     json_file: Path | None,
 ) -> None:
     """Answer where a gang would be placed now, whom it would evict, or what it would wait for. Changes nothing.
 
-    The exit code is 0 whatever the answer; bad input is an error.
+    When it starts at the latest is said where that is known: evicted gangs leave within the grace period, and running
+    ones end as `ends_in_s` in --running says. The exit code is 0 whatever the answer; bad input is an error.
     """
     pods = _parse_gang(gang)
     made = _with_work(file, running_file)
@@ -327,10 +360,14 @@ def fit(
     call = Call(request.gang, pods[0][1], request)
     answer = ask(made.allocator, call)
     explanation = explain(made.allocator, call, answer) if isinstance(answer, Wait) else None
-    for line in _answer_lines(answer, explanation, request):
-        console.out.print(line)
+    for line in answer_lines(answer, explanation, request, made.allocator.cluster.spec):
+        console.out.print(line, soft_wrap=True)
+    ends = {} if running_file is None else _running(running_file).ends_in_s()
+    latest = None if isinstance(answer, Bind) else latest_start(made.allocator, call, ends, grace)
+    if latest is not None:
+        console.out.print(f"at the latest in {latest:g} s, if nobody else comes")
     if json_file is not None:
-        console.write_json(json_file, _answer_figures(answer, explanation))
+        console.write_json(json_file, {**_answer_figures(answer, explanation), "latest_s": latest})
 
 
 def _parse_gang(text: str) -> tuple[tuple[int, int], ...]:
@@ -343,56 +380,6 @@ def _parse_gang(text: str) -> tuple[tuple[int, int], ...]:
     if sum(number * size for number, size in pods) > 1_000_000:
         raise BadInputError("--gang", text, "must have at most 1,000,000 GPUs")
     return tuple(pods)
-
-
-def _answer_lines(answer: Answer, explanation: Explanation | None, request: Request) -> Iterator[str]:
-    match answer:
-        case Bind():
-            yield f"now, on {_places(answer.placement)}"
-        case Preempt():
-            yield f"after evicting {', '.join(answer.victims)}: on {_places(answer.placement)}"
-        case Wait():
-            assert explanation is not None
-            yield from _wait_lines(answer, explanation, request)
-
-
-def _wait_lines(answer: Wait, explanation: Explanation, request: Request) -> Iterator[str]:
-    if explanation.missing:
-        yield "never, with these quotas:"
-        for missing in explanation.missing:
-            yield f"  {_missing(missing, request)}"
-        return
-    reasons = {
-        Reason.NO_ROOM: f"waits: no room in {request.cluster} at priority {request.priority}",
-        Reason.BAD_NODE: "waits: only bad nodes have room",
-        Reason.EXCLUDED_NODE: "waits: only excluded nodes have room",
-        Reason.UNUSABLE_CELLS: f"waits: {request.cluster} has room, but only bad or excluded nodes are left for it",
-        Reason.NEVER_FITS: f"never: {request.cluster} has no cells to try",
-    }
-    yield reasons[answer.reason]
-    yield f"until any of these ends: {', '.join(explanation.after)}" if explanation.after else "no single end is enough"
-
-
-def _missing(missing: Missing, request: Request) -> str:
-    where = f"chain {missing.chain}"
-    if missing.lacks is None:
-        return f"{where}: each pod fits on a cell, but not all {len(request.sizes)} at once"
-    largest = count(missing.largest, "leaf", "leaves")
-    if not missing.lacks:
-        return f"{where}: a pod has {missing.pod} leaves, the largest node {largest}"
-    return (
-        f"{where}: a pod has {missing.pod} leaves, and the largest cell of {request.cluster} that is a node or smaller "
-        f"has {largest}; needs a cell of type {missing.lacks} or larger in its quota"
-    )
-
-
-def _places(placement: Placement) -> str:
-    parts = []
-    for leaves in placement.physical:
-        node = leaves[0].node
-        assert node is not None
-        parts.append(f"{node.address}[{','.join(leaf.address for leaf in leaves)}]")
-    return " ".join(parts)
 
 
 def _answer_figures(answer: Answer, explanation: Explanation | None) -> dict[str, Any]:
@@ -553,9 +540,13 @@ def _cluster(file: Path) -> Cluster:
 
 def _with_work(file: Path, running_file: Path | None) -> Reconfigured:
     spec = _spec(file)
-    work = RunningFile() if running_file is None else read_running(f"--running {str(running_file)!r}", running_file)
+    work = RunningFile() if running_file is None else _running(running_file)
     with _naming(file):
         return reconfigure(spec, work.running(), work.bad_nodes)
+
+
+def _running(file: Path) -> RunningFile:
+    return read_running(f"--running {str(file)!r}", file)
 
 
 def _spec(file: Path) -> ClusterSpec:

@@ -9,7 +9,9 @@ from yarn_plugin import console
 from yarn_plugin.cli.options import json_option
 from yarn_plugin.cli.progress import progress_bar
 from yarn_plugin.drive.figure_runs import run_cases
+from yarn_plugin.drive.paper_figures import measure
 from yarn_plugin.report import write
+from yarn_plugin.simulation.paper_figures import specification
 from yarn_plugin.simulation.themis_figures import plan
 from yarn_plugin.simulation.themis_figures.case import SIZES
 from yarn_plugin.simulation.themis_figures.claims import Claim, claims
@@ -35,7 +37,7 @@ class Figures(click.ParamType[tuple[str, ...]]):
 
 @click.group(context_settings=console.CONTEXT)
 def figures() -> None:
-    """Reproduce the figures of a thesis by simulation."""
+    """Reproduce the figures of papers by simulation."""
 
 
 @figures.command(context_settings=console.CONTEXT)
@@ -99,6 +101,42 @@ def themis(
     console.out.print(f"page: {out / 'figures.html'}")
     if json_file is not None:
         console.write_json(json_file, [_record(one) for one in found])
+
+
+@figures.command(context_settings=console.CONTEXT)
+@click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Number of workloads.")
+@json_option
+def hived(seeds: int, json_file: Path | None) -> None:
+    """What HiveD (OSDI '20) says of virtual clusters of cells, beside what is measured on generated gangs."""
+    _show_paper("hived", seeds, json_file)
+
+
+@figures.command(context_settings=console.CONTEXT)
+@click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Number of workloads.")
+@json_option
+def allox(seeds: int, json_file: Path | None) -> None:
+    """What AlloX (EuroSys '20) says of jobs on GPUs or cores, beside what is measured on generated jobs."""
+    _show_paper("allox", seeds, json_file)
+
+
+def _show_paper(name: str, seeds: int, json_file: Path | None) -> None:
+    """Simulate what a paper's specification says; print its claims with what was found, and what is only told."""
+    paper = specification.read(name)
+    with progress_bar("seeds") as bar:
+        task = bar.add_task("", total=seeds)
+        effects = measure(paper, seeds, lambda done: bar.update(task, completed=done))
+    rows, records = [], []
+    for claim, found in zip(paper.claims, effects, strict=True):
+        holds = sum(claim.low <= effect <= claim.high for effect in found)
+        shown_effects = ", ".join(f"{effect:.3g}" for effect in found[:5])
+        rows.append((claim.section, claim.effect, claim.paper, shown_effects, f"{holds} of {seeds} seeds"))
+        records.append({**claim.model_dump(include={"section", "effect", "paper"}), "seeds": found, "holds": holds})
+    console.out.print(paper.title)
+    console.out.print(console.table(None, ("section", "effect", "paper", "#here, by seed", "as claimed"), rows))
+    for told in paper.told:
+        console.out.print(f"not reproduced: {told.effect}: {told.why}")
+    if json_file is not None:
+        console.write_json(json_file, records)
 
 
 def _record(claim: Claim) -> dict[str, Any]:

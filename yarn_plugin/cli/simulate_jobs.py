@@ -12,6 +12,7 @@ from yarn_plugin.cells.file import read_cells
 from yarn_plugin.cli.progress import progress_bar
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.drive.job_runs import CELL_POLICIES, PRIVATE, SIDE_POLICIES, simulate_cells, simulate_sides
+from yarn_plugin.drive.job_simulator import Order
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
@@ -87,7 +88,7 @@ def simulate_jobs(
         spec, workload = _cells(where, workload_file, options)
         # Private clusters are what others are compared with.
         policies = tuple(dict.fromkeys((*policies, PRIVATE)))
-        order = "low_priority" if options.low_priority else "fifo"
+        order: Order = "low_priority" if options.low_priority else "fifo"
 
         def simulate(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
             return simulate_cells(policy, registry, spec, workload.jobs, order, on_ended)

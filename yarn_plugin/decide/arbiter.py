@@ -28,7 +28,8 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.decide.membership import home_of, pool_of
 from yarn_plugin.decide.observations import forget, learn
-from yarn_plugin.decide.policies import max_min, max_min_users
+from yarn_plugin.decide.policies import capacity, max_min, max_min_users
+from yarn_plugin.decide.policies import fifo as first_in_first_out
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.pools import advance, lease, ledger, share
 from yarn_plugin.decide.pools.controller import Registry
@@ -58,7 +59,13 @@ ALLOCATORS = (allox.KIND, buddy_cells.KIND, fifo.KIND, gpu_queues.KIND, job_roun
 
 BUILT_IN = Registry(
     {kind.name: kind for kind in (share.KIND, lease.KIND, ledger.KIND)},
-    {"max_min": max_min, "max_min_users": max_min_users},
+    {
+        "max_min": max_min,
+        "max_min_users": max_min_users,
+        "fifo": first_in_first_out,
+        "fair": max_min,
+        "capacity": capacity,
+    },
     lease_policies=LEASE_POLICIES,
     allocators={kind.name: kind for kind in ALLOCATORS},
 )

@@ -1,6 +1,6 @@
 """The arbiter's configuration file (TOML)."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -18,6 +18,7 @@ from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.poller import PollIntervals
+from yarn_plugin.sharing.file import read_interference
 from yarn_plugin.toml_files import Section, matching, read_toml, validate
 from yarn_plugin.validation import one_of
 
@@ -49,7 +50,7 @@ def _tagged(owner: str, kind: Kind | AllocatorKind, registry: Registry, given: o
     return {**given, **fixed, "type": tag}
 
 
-_FILES = {"cells": read_cells}
+_FILES: dict[str, Callable[[str, Path], Any]] = {"cells": read_cells, "interference": read_interference}
 """Settings of allocators that may name a file instead, relative to the configuration file's folder."""
 
 

@@ -36,35 +36,45 @@ def simulate_cells(
     order: Order,
     on_ended: Callable[[int], None] = lambda count: None,
 ) -> JobsOutcome:
-    """Simulate jobs in virtual clusters.
-
-    `order`: of each virtual cluster's jobs. Where a queue may hold more than is assured, or there are no queues, its
-    first job may wait for others'.
-    """
+    """Simulate jobs in virtual clusters. `order`: which jobs of each claim."""
     assured = {name: gpus_of(spec, name) for name in spec.clusters}
+    allocator: str
+    settings: object
     match policy:
         case "private":
             parts, done = [], 0
             for name, own in private_clusters(spec):
                 mine = [job for job in jobs if job.tenant == name]
-                settings = BuddyCellsSettings(own)
                 count = lambda ended, before=done: on_ended(before + ended)  # noqa: E731
-                parts.append(_run("cells", settings, registry, topology_of(own), mine, (assured[name],), order, count))
+                parts.append(
+                    _run(
+                        "cells",
+                        BuddyCellsSettings(own),
+                        registry,
+                        topology_of(own),
+                        mine,
+                        (assured[name],),
+                        order,
+                        count,
+                    )
+                )
                 done += len(mine)
             return JobsOutcome.together(parts)
         case "cells":
-            return _run("cells", BuddyCellsSettings(spec), registry, topology_of(spec), jobs, (sum(assured.values()),),
-                        order, on_ended)  # fmt: skip
+            allocator, settings = "cells", BuddyCellsSettings(spec)
         case "quota":
-            queues = GpuQueuesSettings("capacity", assured, assured, preempts=False)
+            allocator, settings = "gpu_queues", GpuQueuesSettings("capacity", assured, assured, preempts=False)
         case "capacity":
-            queues = GpuQueuesSettings("capacity", assured)
+            allocator, settings = "gpu_queues", GpuQueuesSettings("capacity", assured)
         case "fair":
-            queues = GpuQueuesSettings("fair", weights={name: float(gpus) for name, gpus in assured.items() if gpus})
+            weights = {name: float(gpus) for name, gpus in assured.items() if gpus}
+            allocator, settings = "gpu_queues", GpuQueuesSettings("fair", weights=weights)
         case _:
-            queues = GpuQueuesSettings("fifo")
-    shown: Order = "any" if policy == "fifo" else "fifo"
-    return _run("gpu_queues", queues, registry, topology_of(spec), jobs, (sum(assured.values()),), shown, on_ended)
+            allocator, settings, order = "fifo", None, "any"
+    # Under other policies than cells there is no opportunistic work.
+    order = "fifo" if order == "low_priority" and allocator != "cells" else order
+    machines = (sum(assured.values()),)
+    return _run(allocator, settings, registry, topology_of(spec), jobs, machines, order, on_ended)
 
 
 def simulate_sides(

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from yarn_plugin.api import translate, wire
 from yarn_plugin.api.access import MAX_ID_LENGTH, Allowed, AppId
 from yarn_plugin.api.backend import Backend, Shared
+from yarn_plugin.api.cells_why import explained
 from yarn_plugin.api.refusals import Refused
 from yarn_plugin.api.strict_route import StrictRoute
 
@@ -41,7 +42,10 @@ async def why(
     if known is None and not decisions:
         raise unknown
     shown = translate.app(state, known, arbiter.now(), arbiter.wall_offset()) if known else None
-    return wire.Why(app=shown, decisions=decisions, manager_says=await _explain(backend, shown))
+    about_cells: list[str] = []
+    if known is not None and (found := explained(state, app_id)) is not None:
+        about_cells = await backend.read(access.caller, found)
+    return wire.Why(app=shown, decisions=decisions, manager_says=await _explain(backend, shown), cells=about_cells)
 
 
 @router.get("/decisions", response_model=list[wire.Decision])

@@ -416,28 +416,10 @@ class _Deciding:
         self._take_turns({name: request for name, request in requests.items() if not request.guaranteed}, waiting)
 
     def _request(self, name: str, claim: Claim) -> Request | None:
-        cluster = _cluster_of(claim, self.cluster.virtual) or self._settings.default_cluster
-        pods = pods_by_size(claim, self._node_size(claim.leaf_type))
-        if not cluster or not pods:
-            if pods:
-                self._waits[name] = NO_CLUSTER
-            return None
-        return Request(
-            name,
-            cluster,
-            max(OPPORTUNISTIC, claim.priority),
-            pods,
-            claim.leaf_type,
-            claim.pinned or "",
-            claim.lazy_preemption,
-            claim.ignore_suggested,
-        )
-
-    def _node_size(self, leaf_type: str) -> int:
-        """The GPUs of the largest node."""
-        chains = [state.chain for state in self.cluster.chains.values()]
-        sizes = [chain.sizes[chain.node_level - 1] for chain in chains if leaf_type in ("", chain.leaf_type)]
-        return max(sizes, default=1)
+        found = request_of(claim, self.cluster, self._settings.default_cluster)
+        if found == NO_CLUSTER:
+            self._waits[name] = NO_CLUSTER
+        return found if isinstance(found, Request) else None
 
     def _try(self, request: Request, claim: Claim) -> bool:
         """Place a gang if it fits, evicting others if it must.
@@ -642,6 +624,33 @@ class _Deciding:
 def _number(keys: Sequence[str | None]) -> int:
     """The number of a gang's placement: older ones have smaller numbers."""
     return min(int(key.partition(".")[0]) for key in keys if key)
+
+
+def request_of(claim: Claim, cluster: Cluster, default_cluster: str) -> Request | str | None:
+    """What a claim asks for; `NO_CLUSTER`; or None if it uses no GPUs."""
+    pods = pods_by_size(claim, _node_size(cluster, claim.leaf_type))
+    if not pods:
+        return None
+    virtual = _cluster_of(claim, cluster.virtual) or default_cluster
+    if not virtual:
+        return NO_CLUSTER
+    return Request(
+        name_of((claim.app, claim.job)),
+        virtual,
+        max(OPPORTUNISTIC, claim.priority),
+        pods,
+        claim.leaf_type,
+        claim.pinned or "",
+        claim.lazy_preemption,
+        claim.ignore_suggested,
+    )
+
+
+def _node_size(cluster: Cluster, leaf_type: str) -> int:
+    """The GPUs of the largest node."""
+    chains = [state.chain for state in cluster.chains.values()]
+    sizes = [chain.sizes[chain.node_level - 1] for chain in chains if leaf_type in ("", chain.leaf_type)]
+    return max(sizes, default=1)
 
 
 def _cluster_of(claim: Claim, known: Mapping[str, Any]) -> str:

@@ -1,6 +1,5 @@
-"""GPUs by queue, as YARN's own schedulers give them out: the baselines that pools of cells are compared with.
+"""GPUs by queue, as YARN's own schedulers give them out: baselines that pools of cells are compared with.
 
-- `fifo`: jobs start in the order of their arrival; one that does not fit blocks those behind it.
 - `capacity`: as the CapacityScheduler divides. Each queue is assured of its GPUs, and may use up to its maximum while
   others do not; the queue that uses the least of what it is assured of comes first, and in a queue the first job. With
   `preempts`, a job within its queue's GPUs takes them back from queues that are beyond theirs. This is also the
@@ -19,14 +18,14 @@ from typing import Literal
 from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.allocators.happenings import Began, ClaimKey, Vacated, What, name_of
 from yarn_plugin.decide.allocators.plan import Drop, Holding, Idle, Place, Plan
+from yarn_plugin.decide.allocators.pods import pods_of
 from yarn_plugin.decide.allocators.seen import Leased, Seen
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import Evicted
-from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Claim
 from yarn_plugin.model.topology import NODE
 
-DivisionOrder = Literal["fifo", "capacity", "fair"]
+DivisionOrder = Literal["capacity", "fair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class GpuQueues:
     """See the module."""
 
     def __init__(self, settings: GpuQueuesSettings | None) -> None:
-        self._settings = settings or GpuQueuesSettings("fifo")
+        self._settings = settings or GpuQueuesSettings("fair")
 
     def initial_state(self) -> GpuQueuesState:
         """Nothing was started."""
@@ -97,7 +96,7 @@ class GpuQueues:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A job that waits. `pods`: the GPUs of each, the largest first."""
+    """A job that waits. `pods`: the GPUs of each, in the order of their numbers: the small ones first."""
 
     claim: ClaimKey
     queue: str
@@ -127,10 +126,10 @@ class _Turn:
         waiting: dict[str, list[_Asked]] = {}
         node_size = max((len(list(seen.cells.gpus_in(node))) for node in self._free), default=1)
         for key, one in seen.claims.items():
-            pods = _pods(one, node_size)
+            pods = tuple(pods_of(one, node_size))
             if pods and key not in self._running and name_of(key) not in state.done:
                 asked = _Asked(key, _queue(one), pods)
-                waiting.setdefault("" if settings.order == "fifo" else asked.queue, []).append(asked)
+                waiting.setdefault(asked.queue, []).append(asked)
         self._waiting = waiting
 
     def state(self) -> GpuQueuesState:
@@ -156,8 +155,6 @@ class _Turn:
         """Of the queue whose first job this is: the smaller, the sooner."""
         held = self._held.get(asked.queue, 0)
         match self._settings.order:
-            case "fifo":
-                return 0.0
             case "capacity":
                 assured = self._settings.assured.get(asked.queue, 0)
                 return held / assured if assured else math.inf
@@ -186,14 +183,14 @@ class _Turn:
         """A node for each pod, the fullest that has room; None if there is none."""
         left = {node: len(gpus) for node, gpus in free.items()}
         chosen = []
-        for gpus in pods:
+        for gpus in reversed(pods):
             fitting = [node for node, count in left.items() if count >= gpus]
             if not fitting:
                 return None
             node = min(fitting, key=lambda node: left[node])
             left[node] -= gpus
             chosen.append(node)
-        return chosen
+        return chosen[::-1]
 
     def _preempt(self, asked: _Asked) -> list[str] | None:
         """Make room for a job: revoke the newest jobs of queues that go on beyond what they are assured of, as few as
@@ -251,17 +248,6 @@ class _Turn:
 
 def _queue(claim: Claim) -> str:
     return claim.virtual_cluster or claim.tenant
-
-
-def _pods(claim: Claim, node_size: int) -> tuple[int, ...]:
-    """The GPUs of each pod of a claim, the largest first; without a gang, as few as its GPUs fill. Empty: it wants
-    none."""
-    if claim.gang is not None:
-        return tuple(sorted((pods.cells_each for pods in claim.gang.pods for _ in range(pods.number)), reverse=True))
-    alternatives = claim.demand.alternatives if claim.demand is not None else ()
-    gpus = next((count for count in (each[GPU] for each in alternatives) if count), 0)
-    nodes, rest = divmod(gpus, node_size)
-    return (*([node_size] * nodes), *([rest] if rest else []))
 
 
 KIND = AllocatorKind(

@@ -48,12 +48,13 @@ class LongRun:
         overdue = [user for user, lag in self.lags.items() if lag >= patience_s - 1e-6]
         return tuple(sorted(overdue, key=lambda user: (self.started_at.get(user, -math.inf), user)))
 
-    def next_overdue(self, patience_s: float, progress: Mapping[str, float]) -> float | None:
+    def next_overdue(self, patience_s: float, progress: Mapping[str, float], waiting: Collection[str]) -> float | None:
         """When the next user becomes overdue, if nothing changes before."""
         due = [
             self.at + (patience_s - self.lags.get(user, 0.0)) / rate
-            for user, mine in progress.items()
-            if (rate := 1.0 - len(progress) * mine) > 0 and self.lags.get(user, 0.0) < patience_s - 1e-6
+            for user in waiting
+            if (rate := 1.0 - len(progress) * progress.get(user, 0.0)) > 0
+            and self.lags.get(user, 0.0) < patience_s - 1e-6
         ]
         return min(due, default=None)
 

@@ -1,6 +1,6 @@
 """Between claims and the dominant shares that water-filling divides."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from yarn_plugin.decide.mechanisms.water_filling import Filler
@@ -63,6 +63,26 @@ def _entitlement(capacity: Resources, filler: Filler, share: float) -> Resources
         if whole := int(amount * share * part + 1e-6):
             parts.append((name, whole))
     return Resources(tuple(parts))
+
+
+def in_turn(fillers: Sequence[Filler], room: Sequence[float], shares: Sequence[float] = ()) -> list[float]:
+    """The dominant share of each filler, if the first gets all that it can use of the room (a fraction of each
+    resource), then the next. `shares`: what they have already, which they keep."""
+    left, found = list(room), []
+    for place, filler in enumerate(fillers):
+        has = shares[place] if shares else 0.0
+        fits = [max(free, 0.0) / part for free, part in zip(left, filler.shape, strict=True) if part > 0]
+        more = min([filler.limit - has, *fits])
+        left = [free - more * part for free, part in zip(left, filler.shape, strict=True)]
+        found.append(has + more)
+    return found
+
+
+def used_by(fillers: Sequence[Filler], shares: Sequence[float], resources: int) -> list[float]:
+    """The fraction of each resource that these dominant shares are."""
+    return [
+        sum(share * filler.shape[r] for filler, share in zip(fillers, shares, strict=True)) for r in range(resources)
+    ]
 
 
 def entitled_by(grant: Grant) -> Literal["guarantee", "others-want-less", "own-demand"]:

@@ -92,7 +92,9 @@ class Spread:
 
     def mean(self, at: float) -> float:
         """Until now."""
-        return self._sum / (at - self._began) if at > self._began else 0.0
+        if self._since is None or at <= self._began:
+            return 0.0
+        return (self._sum + pstdev(self._now.values()) * (at - self._since)) / (at - self._began)
 
 
 @dataclass(frozen=True, slots=True)

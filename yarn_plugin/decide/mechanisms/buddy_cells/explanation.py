@@ -4,10 +4,12 @@ Nothing here changes the cluster.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator, Call
-from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Wait
+from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Preempt, Wait
+from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
 from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang, Request, Stage
 from yarn_plugin.decide.mechanisms.buddy_cells.packing import pack
 
@@ -69,6 +71,49 @@ def never_fits(allocator: Allocator, request: Request) -> tuple[Missing, ...]:
             lacks = next((shape.types[level - 1] for level in enough), "")
         found.append(Missing(chain, pod, largest, lacks))
     return tuple(found)
+
+
+def enlarged_quota(empty: Cluster, name: str, missing: Missing) -> dict[str, int] | None:
+    """The quota of a virtual cluster in a chain with one cell of the type that it lacks, by type, the largest first.
+
+    Where the others' quotas leave no room for one more, it takes the place of smaller cells of the same quota; None if
+    these do not suffice. `empty`: a cluster without work, whose quotas are changed.
+    """
+    state, partition = empty.chains[missing.chain], empty.virtual[name].chains.get(missing.chain)
+    level = state.chain.level_of(missing.lacks or "")
+    if level is None:
+        return None
+    numbers = Counter(root.level for root in partition.cells.roots) if partition is not None else Counter[int]()
+    free = state.counts()
+    while not state.quotas.can_add(level, 1, free):
+        smaller = max((other for other, number in numbers.items() if number and other < level), default=None)
+        if smaller is None:
+            return None
+        numbers[smaller] -= 1
+        state.quotas.change(name, smaller, -1)
+    numbers[level] += 1
+    return {state.chain.types[each - 1]: numbers[each] for each in sorted(numbers, reverse=True) if numbers[each]}
+
+
+def latest_start(allocator: Allocator, call: Call, ends_in_s: Mapping[str, float], grace_s: float) -> float | None:
+    """When a request can start at the latest, in seconds; None if that is not known.
+
+    `ends_in_s`: when gangs end at the latest, of those for which that is known. `grace_s`: until evicted gangs have
+    left. True while nobody else comes: later requests of the same virtual cluster could be served before.
+    """
+    cluster = allocator.cluster
+    before = cluster.savepoint()
+    now = 0.0
+    order = sorted((ends_in_s[name], name) for name in cluster.gangs if name in ends_in_s)
+    try:
+        while isinstance(answer := ask(allocator, call), Wait) and order:
+            now, name = order.pop(0)
+            _end(allocator, cluster.gangs[name])
+    finally:
+        cluster.rollback(before)
+    if isinstance(answer, Wait):
+        return None
+    return now + (grace_s if isinstance(answer, Preempt) else 0.0)
 
 
 def _rooms_when_empty(allocator: Allocator, request: Request) -> list[tuple[str, Counter[int]]]:

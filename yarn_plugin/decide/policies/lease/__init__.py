@@ -12,7 +12,19 @@ The contract (tests/contract/test_lease_policy.py checks every policy):
 from collections.abc import Mapping
 from typing import Protocol
 
-from yarn_plugin.decide.policies.lease import drf, gandiva, gandiva_greedy, max_min, optimus, slaq, srsf, srtf, tiresias
+from yarn_plugin.decide.policies.lease import (
+    drf,
+    fair,
+    fifo,
+    gandiva,
+    gandiva_greedy,
+    max_min,
+    optimus,
+    slaq,
+    srsf,
+    srtf,
+    tiresias,
+)
 from yarn_plugin.decide.policies.leasing import Assignment, LeaseProblem
 
 
@@ -34,5 +46,7 @@ LEASE_POLICIES: Mapping[str, LeasePolicy] = {
     "srsf": srsf,
     "drf": drf,
     "max_min": max_min,
+    "fifo": fifo,
+    "fair": fair,
 }
 """The built-in policies by name."""

@@ -1,0 +1,146 @@
+"""What `qoop status` knows of queries: a small file for each, written by the query while it runs."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import platformdirs
+import psutil
+from pydantic import BaseModel, ValidationError
+
+from qoop.replan.commands import Command, Note, RunAsWritten
+from qoop.replan.events import Event, Planned, ShareChanged, StageFinished
+from qoop.run import wording
+from qoop.run.query_run import Outcome
+from yarn_plugin.files import PRIVATE_MODE, delete_oldest, write
+
+MAX_QUERIES = 100
+"""How many queries are kept; beyond that, the oldest are forgotten."""
+
+MAX_TEXT = 200
+
+
+class QueryStatus(BaseModel):
+    """A query of this user on this machine.
+
+    Times are seconds since the epoch. `plan`: the present one; None: as written, or not planned yet. `plans`: how many
+    there were to choose from. `stages`: how many have finished. `remaining_s`: until its end, as estimated
+    `estimated_at`. `estimate_s`: for all of it, before it began. `slots`: its share. `why`: why that is its share.
+    """
+
+    name: str
+    text: str
+    pid: int
+    process_began: float
+    started: float
+    ended: float | None = None
+    state: Literal["running", "done", "failed", "killed"] = "running"
+    error: str = ""
+    plan: int | None = None
+    plans: int = 0
+    stages: int = 0
+    switches: int = 0
+    slots: float | None = None
+    why: str = ""
+    estimate_s: float | None = None
+    remaining_s: float | None = None
+    estimated_at: float | None = None
+
+    def seconds(self, now: float) -> float:
+        """How long it ran, or runs already."""
+        return max((self.ended if self.ended is not None else now) - self.started, 0.0)
+
+    def progress(self, now: float) -> float | None:
+        """The part of its time that has passed, by the latest estimate; None if there is none."""
+        if self.state == "done":
+            return 1.0
+        if self.remaining_s is None or self.estimated_at is None or self.state != "running":
+            return None
+        left = max(self.remaining_s - (now - self.estimated_at), 0.01 * self.remaining_s)
+        passed = self.seconds(now)
+        return min(passed / (passed + left), 0.99) if passed + left else None
+
+
+class StatusFile:
+    """Keeps the status of a query on disk while it runs. No query depends on it: what cannot be written is not kept."""
+
+    def __init__(self, name: str, text: str, clock: Callable[[], float] = time.time) -> None:
+        process, self._clock = psutil.Process(), clock
+        now = clock()
+        self._status = QueryStatus(
+            name=name,
+            text=" ".join(text.split())[:MAX_TEXT],
+            pid=process.pid,
+            process_began=process.create_time(),
+            started=now,
+        )
+        self._path = _folder() / f"{int(now * 1000)}-{process.pid}.json"
+        self._write()
+        with contextlib.suppress(OSError):
+            delete_oldest(self._path.parent, MAX_QUERIES)
+
+    def show(self, told: Event | Command) -> None:
+        """Take an event or a command of the planner."""
+        known = self._status
+        match told:
+            case Planned(plans):
+                known.plans = plans
+            case ShareChanged():
+                known.slots, known.why = told.slots, told.reason
+            case Note(decision):
+                known.plan, known.remaining_s, known.estimated_at = decision.plan, decision.expected, self._clock()
+                known.switches += decision.switched
+                if decision.before is None:
+                    known.estimate_s = decision.expected
+            case StageFinished():
+                known.stages += 1
+            case RunAsWritten(cause):
+                known.plan, known.error = None, wording.why(cause)
+            case _:
+                return
+        self._write()
+
+    def done(self, outcome: Outcome) -> None:
+        """The query has succeeded."""
+        self._status.switches, self._status.stages = outcome.counts.switches, outcome.counts.stages
+        self._end("done")
+
+    def failed(self, problem: str) -> None:
+        """The query has failed, or was stopped."""
+        self._status.error = problem
+        self._end("failed")
+
+    def _end(self, state: Literal["done", "failed"]) -> None:
+        self._status.state, self._status.ended = state, self._clock()
+        self._write()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError, UnicodeError):
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write(self._path, self._status.model_dump_json(), PRIVATE_MODE)
+
+
+def read_statuses() -> list[QueryStatus]:
+    """The queries of this user on this machine, the latest first; one whose process has vanished was killed."""
+    found = []
+    with contextlib.suppress(OSError):
+        for path in _folder().glob("*.json"):
+            with contextlib.suppress(OSError, ValidationError):
+                status = QueryStatus.model_validate_json(path.read_bytes())
+                if status.state == "running" and not _is_running(status):
+                    status.state, status.ended = "killed", path.stat().st_mtime
+                found.append(status)
+    return sorted(found, key=lambda one: one.started, reverse=True)
+
+
+def _is_running(status: QueryStatus) -> bool:
+    try:
+        return abs(psutil.Process(status.pid).create_time() - status.process_began) < 1.0
+    except psutil.Error:
+        return False
+
+
+def _folder() -> Path:
+    return Path(platformdirs.user_state_dir("qoop")) / "queries-1"

@@ -1,0 +1,80 @@
+"""Two virtual clusters on a real cluster: a guaranteed gang evicts opportunistic work, through a kill -9."""
+
+import getpass
+
+import pytest
+
+from tests.integration.arbiter_process import run
+from tests.integration.sleepers import eventually
+from tests.leased.intervals import overlaps
+from tests.leased.lab import Lab
+from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
+
+pytestmark = pytest.mark.integration
+
+CONFIG = """
+[tenants]
+prod = ["{user}"]
+research = ["{user}"]
+
+[[pools]]
+name = "gpu"
+queue = "root.gpu"
+resources = ["memory-mb", "vcores", "yarn.io/gpu"]
+controller = "ledger"
+
+[pools.parameters]
+allocator = "cells"
+grace_s = 5
+place_within_s = 60
+
+[pools.parameters.settings]
+cells = "cells.toml"
+
+[poll]
+metrics_s = 0.2
+apps_s = 1
+nodes_s = 2
+"""
+
+
+@pytest.fixture
+def lab(cluster, tmp_path):
+    folder = tmp_path / "arbiter"
+    folder.mkdir()
+    clusters = ("--vc", "prod", "--vc", "research")
+    done = run("cells", "init", folder / "cells.toml", "--rm", cluster.rm_url, "--no-racks", *clusters)
+    assert done.returncode == 0, done.stderr
+    assert run("cells", "check", folder / "cells.toml", "--rm", cluster.rm_url).returncode == 0
+    made = Lab(cluster, tmp_path, config=CONFIG.format(user=getpass.getuser()))
+    yield made
+    made.close()
+
+
+def job(name, tenant, *sizes, **more):
+    pods = [{"pods": 1, "cells_each": size} for size in sizes]
+    return {"name": name, "tenant": tenant, "gang": pods, **more}
+
+
+def pool(lab):
+    return lab.replayed().state.pool_states["gpu"].state
+
+
+def test_a_gang_evicts_and_starts_although_the_arbiter_is_killed_in_between(lab):
+    lab.submit("low", jobs=[job(f"low-{number}", "research", 4, priority=-1) for number in range(4)], work_s=10_000)
+    eventually(lambda: len(lab.gpus_of("low")) == 16, "opportunistic work has all GPUs", 90)
+    lab.hold("vacate", "low")
+    lab.submit("high", jobs=[job("urgent", "prod", 4, 4)], work_s=10_000)
+    eventually(lambda: any(one.leased.leaving for one in pool(lab).ledger.leases.values()), "journaled: an eviction")
+    lab.arbiter.kill()
+    lab.arbiter.start()
+    eventually(lambda: len(lab.gpus_of("high")) == 8, "the gang runs within its grace and 60 s", 65)
+    kept = pool(lab)
+    validate(kept.allocated.cells.cluster)
+    kinds = {one.leased.claim[1]: one.leased.kind for one in kept.ledger.leases.values()}
+    assert kinds.pop("urgent") == "guaranteed"
+    assert list(kinds.values()) == ["guaranteed"] * 2, "what is left of research was promoted into its own quota"
+    assert sum(len(one.gpus) for one in kept.ledger.leases.values()) == 16
+    assert not overlaps(lab.intervals()), "no GPU twice"
+    lab.let("vacate", "low")
+    lab.finish("low", "high")

@@ -1,0 +1,1 @@
+"""Sharing GPUs by predicted interference: files, queues, and experiments with them."""
