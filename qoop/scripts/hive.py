@@ -38,9 +38,8 @@ def rewritten(text: str) -> Rewritten:
             clause = f"LIMIT {after[3]} OFFSET {after[1]}"
             changes.append(f"{' '.join(text[begin:end].split())} as {clause}")
             text = text[:begin] + clause + text[end:]
-    if [word for word, _, _ in words[:2]] == ["ANALYZE", "TABLE"] and [word for word, _, _ in words[-2:]] == [
-        *("FOR", "COLUMNS")
-    ]:
+    plain = " ".join(word for word, _, _ in words)
+    if re.fullmatch(r"ANALYZE TABLE (?!.*\bPARTITION\b).* FOR COLUMNS", plain):
         changes.append("FOR COLUMNS as FOR ALL COLUMNS")
         text = f"{text[: words[-2][1]]}FOR ALL COLUMNS{text[words[-1][2] :]}"
     return Rewritten(text, tuple(changes))

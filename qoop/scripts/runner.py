@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -215,7 +216,7 @@ class ScriptRunner:
             sys.stdout.write("\t".join(columns or ("Response code",)) + "\n")
 
     def _failed(self, problem: Exception, text: str, where: str) -> ScriptFailedError:
-        if isinstance(problem, ParseException):
+        if _is_refused(problem):
             construct = hive.hive_only(text)
             if construct is not None:
                 return ScriptFailedError(f"{where}: {construct}")
@@ -253,9 +254,18 @@ def read_script(path: str) -> str:
         raise UnreadableScriptError(f"script {path!r}: not valid UTF-8") from None
 
 
+def _is_refused(problem: Exception) -> bool:
+    """Whether Spark does not know what a statement says, or says that it does not support it."""
+    if not isinstance(problem, PySparkException):
+        return False
+    return isinstance(problem, ParseException) or (problem.getCondition() or "").startswith("UNSUPPORTED_FEATURE")
+
+
 def _first_line(problem: Exception) -> str:
     """What failed, without the text and the plan that Spark prints below it."""
     text = java_message(problem) if isinstance(problem, Py4JJavaError) else str(problem)
     lines = [line.strip() for line in text.partition("\n\nJVM stacktrace:")[0].splitlines()]
-    head = lines[: lines.index("== SQL ==")] if "== SQL ==" in lines else lines[:1]
-    return " ".join(filter(None, head)) or type(problem).__name__
+    head = (
+        [*takewhile(lambda line: not line.startswith("== "), lines)] if isinstance(problem, ParseException) else lines
+    )
+    return next(filter(None, head), type(problem).__name__)
