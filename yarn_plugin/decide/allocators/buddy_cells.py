@@ -12,6 +12,7 @@ YARN's applications add:
 - A pod that gave its cells back does not return while its gang runs; one that lost its node returns with it.
 - A gang whose eviction is no longer needed is spared, if all of its pods still run.
 - A new configuration that downgrades gangs takes effect `notice_s` after their applications have been told.
+- Where another allocator decides inside a virtual cluster (`inside`), it is called with virtual cells (see `hosting`).
 """
 
 import math
