@@ -10,22 +10,12 @@ from qoop.estimate.cost import CostModel
 LEAST, MOST = 0.1, 100.0
 """Limits of a factor: others are no speed of a machine."""
 
-SECONDS = (
-    "scan_row",
-    "scan_value",
-    "file_seconds",
-    "probe_row",
-    "build_row",
-    "result_row",
-    "group_row",
-    "shuffle_row",
-    "shuffle_byte",
-    "read_byte",
-    "write_byte",
-    "stage_seconds",
-    "exchange_seconds",
-    "concurrent_seconds",
+SECONDS: tuple[str, ...] = (
+    *("scan_row", "scan_value", "file_seconds", "probe_row", "build_row", "result_row", "group_row"),
+    *("shuffle_row", "shuffle_byte", "read_byte", "write_byte"),
+    *("stage_seconds", "exchange_seconds", "concurrent_seconds"),
 )
+"""The costs of the model that are times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from qoop.estimate.speed import Speed, TimedRun, speed_of
 from yarn_plugin.files import write
 
-MAX_RUNS = 40
-"""How many runs are kept, cold and others each."""
+MAX_RUNS = 20
+"""How many runs are kept, cold and others each: a machine that becomes busier or idle is known after half as many."""
 
 Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 

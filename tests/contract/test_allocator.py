@@ -74,13 +74,18 @@ def recorded(name):
     return replace(TOYS, allocators={**TOYS.allocators, name: replace(kind, make=make)}), calls
 
 
-SETTINGS = {"cells": BuddyCellsSettings(spec(prod={"rack": 2}), default_cluster="prod")}
-"""Of allocators that need some."""
+CELLS = BuddyCellsSettings(spec(prod={"rack": 2}), default_cluster="prod")
+GUESTS = ("fifo", "tiresias", "toy-in-turn", "toy-table")
+SETTINGS = {
+    "cells": CELLS,
+    **{f"cells/{guest}": replace(CELLS, inside={"prod": guest}) for guest in GUESTS},
+}
+"""Of allocators that need some. `cells/fifo`: `cells` with `fifo` inside."""
 
 
 def nodes_of(name):
     """The nodes of an allocator's pool, by host: those that its settings name, if they do."""
-    hosts, gpus = (HOSTS, 4) if name == "cells" else (("n1", "n2"), 2)
+    hosts, gpus = (HOSTS, 4) if name in SETTINGS else (("n1", "n2"), 2)
     return {host: node(host, gpus) for host in hosts}
 
 
@@ -108,13 +113,14 @@ def weeks(world, name):
 
 
 def started(name, journal=None, **settings):
-    registry, calls = recorded(name)
+    allocator = name.partition("/")[0]
+    registry, calls = recorded(allocator)
     nodes, given = nodes_of(name).values(), SETTINGS.get(name)
-    world = LedgerWorld.of(name, *nodes, settings=given, registry=registry, journal=journal, **settings)
+    world = LedgerWorld.of(allocator, *nodes, settings=given, registry=registry, journal=journal, **settings)
     return world, calls
 
 
-@pytest.fixture(params=sorted(TOYS.allocators))
+@pytest.fixture(params=sorted({*TOYS.allocators, *SETTINGS}))
 def name(request):
     return request.param
 

@@ -14,6 +14,7 @@ from tests.small_cells import HOSTS, spec
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCells, BuddyCellsSettings
 from yarn_plugin.decide.allocators.cells import cells_of
 from yarn_plugin.decide.allocators.happenings import Began, Broken, Changed, Reconfigured, Restarted, Unplaced, Vacated
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
 from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
 from yarn_plugin.model.resources import GPU, Resources
@@ -33,10 +34,13 @@ def topology(broken=()):
 class World:
     """One seed: what happens, drawn step by step."""
 
-    def __init__(self, seed):
-        self.draw, self.number, self.spec = random.Random(seed), 0, 0
-        self.ledger = PlainLedger(BuddyCells(BuddyCellsSettings(SPECS[0])), topology())
+    def __init__(self, seed, inside):
+        self.draw, self.number, self.spec, self.inside = random.Random(seed), 0, 0, inside
+        self.ledger = PlainLedger(self.allocator(), topology())
         self.ledger.tell(Began())
+
+    def allocator(self):
+        return BuddyCells(BuddyCellsSettings(SPECS[self.spec], inside=self.inside), BUILT_IN.allocators)
 
     def step(self):
         ledger, draw = self.ledger, self.draw
@@ -98,7 +102,7 @@ class World:
 
     def reconfigure(self):
         self.spec = 1 - self.spec
-        self.ledger.allocator = BuddyCells(BuddyCellsSettings(SPECS[self.spec]))
+        self.ledger.allocator = self.allocator()
         self.ledger.tell(Reconfigured())
 
     def restart(self):
@@ -107,13 +111,36 @@ class World:
         self.ledger.tell(Restarted())
 
     def agrees(self):
-        """The allocator knows every lease, and its class."""
-        placed = [(key, gang.kind) for gang in self.ledger.state.placed.values() for key in gang.keys if key]
-        assert sorted(placed) == sorted((key, lease.kind) for key, lease in self.ledger.leases.items())
+        """The allocator knows every lease, and its class; those inside know theirs, but for revoked ones."""
+        state, leases = self.ledger.state, self.ledger.leases
+        own = {key: lease for key, lease in leases.items() if ":" not in key}
+        placed = [(key, gang.kind) for gang in state.placed.values() for key in gang.keys if key]
+        assert sorted(placed) == sorted((key, lease.kind) for key, lease in own.items())
+        lent = {
+            f"{name}:{key}": set(one.gpus.values())
+            for name, guest in state.guests.items()
+            for key, one in guest.lent.items()
+            if one.gpus
+        }
+        known = {key: set(lease.cells) for key, lease in leases.items() if key not in own}
+        assert lent.items() <= known.items()
+        assert all(leases[key].phase == "leaving" for key in known.keys() - lent.keys())
+        holders = {name.partition("@")[0] for name in state.cells.cluster.gangs if "@" in name}
+        assert holders == set(known)
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_plans_keep_the_contract_whatever_happens(seed):
-    world = World(seed)
+    world = World(seed, {})
     for _ in range(100):
         world.step()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_plans_keep_the_contract_with_schedulers_inside(seed):
+    world = World(seed, {"a": "fifo"} if seed % 2 else {"a": "fifo", "b": "fifo"})
+    for _ in range(100):
+        world.step()
+        if world.draw.random() < 0.01:
+            world.inside = {"b": "fifo"}
+            world.reconfigure()

@@ -17,7 +17,7 @@ name = "gpu"
 queue = "root.gpu"
 resources = ["yarn.io/gpu"]
 controller = "ledger"
-parameters = {{ allocator = "cells", {more}settings = {{ cells = "cells.toml", notice_s = 0 }} }}
+parameters = {{ allocator = "cells", {more}settings = {{ cells = "cells.toml", notice_s = 0{settings} }} }}
 """
 CELLS = """
 [cell_types.node]
@@ -41,9 +41,9 @@ cells = [{ type = "gpu", number = 4 }]
 def at(tmp_path):
     made = []
 
-    def at(cells=CELLS, more="", gpus=4, **amounts):
+    def at(cells=CELLS, more="", gpus=4, settings="", **amounts):
         (tmp_path / "cells.toml").write_text(cells)
-        (tmp_path / "arbiter.toml").write_text(ARBITER.format(more=more))
+        (tmp_path / "arbiter.toml").write_text(ARBITER.format(more=more, settings=settings))
         service = Service(tmp_path, *pools(tmp_path))
         made.append(service)
         capacity = Resources.of({GPU: gpus, "vcores": 8, "memory-mb": 4096, **amounts})
@@ -180,4 +180,12 @@ def test_a_tenant_without_a_virtual_cluster_is_told_so(at):
     declare(service, job("one", 1, tenant="strangers"))
     assert why(service)["cells"] == [
         "job one: waits: 'strangers' has no virtual cluster, and the pool no default_cluster"
+    ]
+
+
+def test_a_job_inside_a_virtual_cluster_with_a_scheduler_of_its_own_waits_for_that_one(at):
+    service = at(settings=', inside = { prod = "fifo" }')
+    declare(service, job("runs", 4, tenant="prod"), job("waits", 1, tenant="prod"))
+    assert why(service)["cells"] == [
+        "job waits: waits: the scheduler fifo decides in virtual cluster prod, and has not placed it"
     ]

@@ -1,5 +1,7 @@
 """The arbiter's configuration file: what is refused, and how."""
 
+import re
+
 import pytest
 
 from tests.toys.allocators import InTurnSettings
@@ -220,3 +222,22 @@ def test_settings_of_an_allocator_may_name_a_file_beside_the_configuration(tmp_p
     (tmp_path / "cells.toml").unlink()
     with pytest.raises(FileError, match=r"cells = 'cells.toml'.*no such file"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("inside", "problem"),
+    [
+        ('inside = { nobody = "fifo" }', "inside 'nobody'"),
+        ('inside = { prod = "lottery" }', "inside.prod 'lottery'"),
+        ('inside = { prod = "cells" }', "inside.prod 'cells'"),
+        ('inside = { prod = "fifo" }, inside_lease_s = 0', "inside_lease_s 0"),
+    ],
+)
+def test_a_scheduler_inside_a_virtual_cluster_must_exist(inside, problem, tmp_path):
+    (tmp_path / "cells.toml").write_text(CELLS % 1)
+    given = WITH_CELLS.replace('cells = "cells.toml"', f'cells = "cells.toml", {inside}')
+    assert given != WITH_CELLS
+    (tmp_path / "arbiter.toml").write_text(given)
+    with pytest.raises(FileError, match=re.escape(problem)) as refusal:
+        load(tmp_path / "arbiter.toml")
+    assert "\n" not in str(refusal.value)

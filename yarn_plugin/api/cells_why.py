@@ -78,12 +78,15 @@ class _About:
     def lines(self) -> Iterator[str]:
         """The explanation."""
         waits = False
+        lent = {one.leased.claim for guest in self.allocated.guests.values() for one in guest.lent.values()}
         for claim in self.ledger.claims:
             if claim.app != self.app:
                 continue
             name, who = name_of((claim.app, claim.job)), f"job {claim.job}" if claim.job else claim.app
             if name in self.allocated.placed:
                 yield from self._about_class(who, name, claim)
+                continue
+            if (claim.app, claim.job) in lent:
                 continue
             for line in self._about_waiting(who, claim):
                 waits = True
@@ -111,6 +114,13 @@ class _About:
         elif request == NO_CLUSTER:
             yield f"{who}: waits: {claim.tenant!r} has no virtual cluster, and the pool no default_cluster"
         elif isinstance(request, Request):
+            inside = self.found.settings.scheduler_of(claim, request.cluster)
+            if inside is not None:
+                yield (
+                    f"{who}: waits: the scheduler {inside} decides in virtual cluster {request.cluster}, and has not "
+                    "placed it"
+                )
+                return
             yield from (f"{who}: {line.strip()}" for line in self._about_request(request))
 
     def _about_request(self, request: Request) -> Iterator[str]:

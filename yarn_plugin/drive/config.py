@@ -11,6 +11,7 @@ from yarn_plugin.api import wire
 from yarn_plugin.api.jobs import TENANT
 from yarn_plugin.cells.file import read_cells
 from yarn_plugin.decide.allocators import AllocatorKind
+from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -88,6 +89,8 @@ def _parameters(kind: Kind, registry: Registry, given: object, folder: Path) -> 
     codec = Codec(registry.tags(), unknown_fields="forbid")
     try:
         parameters = codec.read(tagged)
+        if isinstance(parameters, LedgerSettings) and isinstance(parameters.settings, BuddyCellsSettings):
+            parameters.settings.check_inside(registry.allocators)
     except UnknownRecordError as problem:
         raise ValueError(f"{problem.field}: {problem.problem}" if problem.field else problem.problem) from None
     except BadInputError as problem:

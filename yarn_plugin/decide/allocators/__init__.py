@@ -25,7 +25,7 @@ checks for every allocator:
 9. Answers may be late, duplicated or lost: a question names its round. The result of a solve that is no longer wanted
    is passed over. After `Restarted`, questions and problems that are open are sent again; answers have the whole time.
 10. An allocator may host others: it calls their `propose` with a `Seen` that it makes for them, and translates plans
-    and events. A hosted one hears `Started` when it is true, and no eviction by the host as `Unplaced`.
+    and events (`hosting`). A hosted one hears `Started` when it is true, and no eviction by the host as `Unplaced`.
 
 Why events, and not one call for each problem: a round of an auction is a conversation, HiveD preempts and changes
 classes in place, AlloX waits and samples, packing migrates. Where this differs from a call with everything that

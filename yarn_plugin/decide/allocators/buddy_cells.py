@@ -12,15 +12,16 @@ YARN's applications add:
 - A pod that gave its cells back does not return while its gang runs; one that lost its node returns with it.
 - A gang whose eviction is no longer needed is spared, if all of its pods still run.
 - A new configuration that downgrades gangs takes effect `notice_s` after their applications have been told.
+- Where another allocator decides inside a virtual cluster (`inside`), it is called with virtual cells (see `hosting`).
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from yarn_plugin.decide.allocators import AllocatorKind
+from yarn_plugin.decide.allocators import Allocator, AllocatorKind
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.cells_report import CellsReport, Reports
 from yarn_plugin.decide.allocators.happenings import (
@@ -38,6 +39,8 @@ from yarn_plugin.decide.allocators.happenings import (
     What,
     name_of,
 )
+from yarn_plugin.decide.allocators.hosting import Guest, GuestState, Lent, Parts, Pod, moved
+from yarn_plugin.decide.allocators.job_rounds import JobRounds, JobRoundsSettings
 from yarn_plugin.decide.allocators.plan import (
     Announce,
     Drop,
@@ -52,13 +55,14 @@ from yarn_plugin.decide.allocators.plan import (
 )
 from yarn_plugin.decide.allocators.pods import pods_by_size
 from yarn_plugin.decide.allocators.seen import Seen
+from yarn_plugin.decide.allocators.virtual_pool import VirtualPool, broken_nodes, virtual_pool
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator as Mechanism
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Bind, Preempt, Reason, Wait
-from yarn_plugin.decide.mechanisms.buddy_cells.cells import OPPORTUNISTIC, PhysicalCell
+from yarn_plugin.decide.mechanisms.buddy_cells.cells import OPPORTUNISTIC, PhysicalCell, VirtualCell
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
 from yarn_plugin.decide.mechanisms.buddy_cells.errors import RejectedError
-from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Request, Stage
+from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang, Request, Stage
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import check_quick
 from yarn_plugin.decide.mechanisms.buddy_cells.low_priority import Waiting, start_in_turn
 from yarn_plugin.decide.mechanisms.buddy_cells.promotion import promote_all
@@ -69,6 +73,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import reconfigur
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
+from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import Cause, CellsReconfigured, Evicted, QuotaReduced
 from yarn_plugin.model.journaled import Mutable, Tagged
@@ -81,7 +86,9 @@ class BuddyCellsSettings:
     """`cells`: the cluster and its virtual clusters. `default_cluster`: that of tenants without one; empty: they wait.
 
     `weights`: of tenants, for opportunistic work; 1 where absent. `promotes`: opportunistic work becomes guaranteed
-    where its virtual cluster has room for it. `retry_s`, `notice_s`: see the module.
+    where its virtual cluster has room for it. `retry_s`, `notice_s`: see the module. `inside`: who decides within a
+    virtual cluster: an allocator, or a lease policy, whose leases last `inside_lease_s` seconds; HiveD itself where
+    absent.
     """
 
     cells: ClusterSpec
@@ -90,6 +97,8 @@ class BuddyCellsSettings:
     promotes: bool = True
     retry_s: float = 60.0
     notice_s: float = 30.0
+    inside: Mapping[str, str] = field(default_factory=dict)
+    inside_lease_s: float = 600.0
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -103,10 +112,31 @@ class BuddyCellsSettings:
         for tenant, weight in self.weights.items():
             if not 0 < weight < math.inf:
                 raise BadInputError(f"weights.{tenant}", weight, "must be a number above 0")
-        if not 0 < self.retry_s < math.inf:
-            raise BadInputError("retry_s", self.retry_s, "must be a number of seconds above 0")
+        for name in ("retry_s", "inside_lease_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise BadInputError(name, getattr(self, name), "must be a number of seconds above 0")
         if not 0 <= self.notice_s < math.inf:
             raise BadInputError("notice_s", self.notice_s, "must be a number of seconds, at least 0")
+        for name in self.inside:
+            if name not in known or ":" in name:
+                choices = [each for each in known if ":" not in each]
+                raise BadInputError("inside", name, f"no virtual cluster that can have a scheduler; {one_of(choices)}")
+
+    def scheduler_of(self, claim: Claim, cluster: str) -> str | None:
+        """Who decides inside a virtual cluster on a claim: not on pinned and opportunistic ones; None: HiveD itself."""
+        is_its = claim.priority > OPPORTUNISTIC and claim.pinned is None
+        return self.inside.get(cluster) if is_its else None
+
+    def check_inside(self, kinds: Mapping[str, AllocatorKind]) -> None:
+        """Check that the schedulers inside virtual clusters exist.
+
+        Raises:
+            BadInputError: one does not.
+        """
+        choices = sorted({*LEASE_POLICIES, *(name for name, kind in kinds.items() if _has_defaults(kind))})
+        for name, scheduler in self.inside.items():
+            if scheduler not in choices:
+                raise BadInputError(f"inside.{name}", scheduler, one_of(choices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +155,8 @@ class Placed:
 class BuddyCellsState:
     """`cluster`: who holds which leaf (a `CellsState`). `placed`: by the gang's name. `turns`: the opportunistic claims
     that wait. `waits`: why each claim without leases waits. `resting`: until when claims are not tried, by gang.
-    `announced`: the gangs that a new configuration will downgrade, as their applications know."""
+    `announced`: the gangs that a new configuration will downgrade, as their applications know. `guests`: the allocators
+    inside virtual clusters."""
 
     cluster: Annotated[object, Tagged()]
     counter: int = 0
@@ -134,10 +165,11 @@ class BuddyCellsState:
     waits: Mapping[str, str] = field(default_factory=dict)
     resting: Mapping[str, float] = field(default_factory=dict)
     announced: tuple[str, ...] = ()
+    guests: Mapping[str, GuestState] = field(default_factory=dict)
 
     def parts(self) -> tuple[Mutable, ...]:
-        """The mutable part."""
-        return (self.cells,)
+        """The mutable parts."""
+        return (self.cells, *(part for guest in self.guests.values() for part in guest.parts()))
 
     @property
     def cells(self) -> CellsState:
@@ -167,8 +199,11 @@ _IDLE: dict[str, Idle] = {
 class BuddyCells:
     """See the module."""
 
-    def __init__(self, settings: BuddyCellsSettings) -> None:
+    def __init__(self, settings: BuddyCellsSettings, kinds: Mapping[str, AllocatorKind]) -> None:
+        settings.check_inside(kinds)
         self._settings = settings
+        self._inside = {name: _allocator(scheduler, settings, kinds) for name, scheduler in settings.inside.items()}
+        self._pools: dict[str, tuple[Cluster, frozenset[str], VirtualPool]] = {}
         self._gpus: tuple[Cells, Cluster, dict[PhysicalCell, str]] | None = None
         self._reports = Reports()
 
@@ -178,7 +213,7 @@ class BuddyCells:
 
     def report(self, state: BuddyCellsState) -> CellsReport:
         """Who holds which leaves, for other threads."""
-        return self._reports.of(state.cells.cluster, lambda name: _number(state.placed[name].keys))
+        return self._reports.of(state.cells.cluster, lambda name: _number(state.placed.get(name)))
 
     def propose(self, state: BuddyCellsState, seen: Seen, what: What) -> tuple[BuddyCellsState, Plan]:
         """Learn what happened, then place whatever fits."""
@@ -208,9 +243,18 @@ class BuddyCells:
         if call.cluster is not state.cells.cluster:
             call.gpus = self._leaf_gpus(call.state(), seen)
             call.learn_health(call.cluster.forest.nodes)
+        call.open(self._inside, self._pool)
+        call.tell_guests(what)
         call.serve()
         check_quick(call.cluster)
         return call.state(), call.plan()
+
+    def _pool(self, cluster: Cluster, name: str) -> VirtualPool:
+        """A virtual cluster as a pool. Kept while neither the cluster nor what is broken changes."""
+        broken, known = broken_nodes(cluster, name), self._pools.get(name)
+        if known is None or known[0] is not cluster or known[1] != broken:
+            known = self._pools[name] = cluster, broken, virtual_pool(cluster, name, broken)
+        return known[2]
 
     def _leaf_gpus(self, state: BuddyCellsState, seen: Seen) -> dict[PhysicalCell, str]:
         """The GPU of each leaf whose node is there with all its GPUs. Kept while neither changes."""
@@ -239,6 +283,12 @@ class _Deciding:
         self._announce: list[Announce] = []
         self._wake: list[Wake] = []
         self._refused: dict[tuple[Request, tuple[str, ...]], str] = {}
+        self._known_guests = dict(state.guests)
+        self._lost: dict[str, tuple[Lent, ...]] = {}
+        self._guests: dict[str, Guest] = {}
+        self._pools: dict[str, VirtualPool] = {}
+        self._hosted = Parts()
+        self._released: set[str] = set()
 
     @property
     def cluster(self) -> Cluster:
@@ -252,19 +302,29 @@ class _Deciding:
     def state(self) -> BuddyCellsState:
         """The state after the call."""
         return BuddyCellsState(
-            self._cells, self._counter, self._placed, self._turns, self._waits, self.resting, self._announced
+            self._cells,
+            self._counter,
+            self._placed,
+            self._turns,
+            self._waits,
+            self.resting,
+            self._announced,
+            {**self._known_guests, **{name: guest.state() for name, guest in self._guests.items()}},
         )
 
     def plan(self) -> Plan:
         """What is to be done."""
+        hosted = self._hosted
         return Plan(
-            withdraw=tuple(self._withdraw),
-            drop=tuple(self._drop),
-            reclass=tuple(self._reclass),
-            announce=tuple(self._announce),
-            keep=tuple(self._keep),
-            place=tuple(self._place),
-            wake=tuple(self._wake),
+            withdraw=(*hosted.withdraw, *self._withdraw),
+            drop=(*hosted.drop, *self._drop),
+            reclass=(*hosted.reclass, *self._reclass),
+            announce=(*hosted.announce, *self._announce),
+            keep=(*hosted.keep, *self._keep),
+            place=(*hosted.place, *self._place),
+            ask=tuple(hosted.ask),
+            solve=tuple(hosted.solve),
+            wake=(*hosted.wake, *self._wake),
             idle=self._idle(),
         )
 
@@ -292,6 +352,7 @@ class _Deciding:
 
         The notice begins anew with each change of the configuration.
         """
+        self._change_guests()
         is_new = self.cluster.spec != self._settings.cells
         after = self._reconfigured() if is_new else None
         losers = set(after.downgraded if after is not None else ())
@@ -315,7 +376,7 @@ class _Deciding:
     def _reconfigured(self) -> NewConfiguration:
         """What the gangs that run would hold in the new configuration, guaranteed and older ones first."""
         running = [gang for gang in self.cluster.gangs.values() if gang.stage is not Stage.PREEMPTING]
-        order = sorted(running, key=lambda gang: (-gang.priority, _number(self._placed[gang.name].keys)))
+        order = sorted(running, key=lambda gang: (-gang.priority, _number(self._placed.get(gang.name))))
         bad = sorted({node.address for nodes in self.cluster.bad.values() for node in nodes})
         return reconfigure(self._settings.cells, [record_of(gang) for gang in order], bad)
 
@@ -325,34 +386,38 @@ class _Deciding:
         Leases of leaves that are no longer part of it are dropped, and evictions that have begun go on.
         """
         for name in [name for name, gang in self.cluster.gangs.items() if gang.stage is Stage.PREEMPTING]:
-            self._cancel(name)
+            if name in self._placed:
+                self._cancel(name)
+            else:
+                self._mechanism.cancel(self.cluster.gangs[name])
         slots = {gang.name: gang.slots for gang in self.cluster.gangs.values()}
         self._cells = CellsState(after.allocator.cluster)
-        self._tell_classes({name: QuotaReduced(self._placed[name].claim[1], self._cluster_of(name)) for name in losers})
+        own = [name for name in losers if name in self._placed]
+        self._tell_classes({name: QuotaReduced(self._placed[name].claim[1], self._cluster_of(name)) for name in own})
         for name, pods in slots.items():
-            gang = self.cluster.gangs.get(name)
-            if gang is None:
+            gang, placed = self.cluster.gangs.get(name), self._placed.get(name)
+            if gang is not None:
+                gang.slots = pods
+            elif placed is not None:
                 self._evict(name, CellsReconfigured())
-                continue
-            gang.slots = pods
-            if self._placed[name].is_evicted:
+            if gang is not None and placed is not None and placed.is_evicted:
                 gang.stage = Stage.PREEMPTED
+        self._move_guests()
 
     def start(self, keys: Iterable[str]) -> None:
         """Gangs that waited for their victims run now."""
         for name in dict.fromkeys(self._gang_of[key] for key in keys if key in self._gang_of):
             gang = self.cluster.gangs.get(name)
             if gang is not None and gang.stage is Stage.PREEMPTING:
-                # The other pods of its victims may still be leaving.
-                holders = {leaf.holder.name for leaf in gang.placement.leaves() if leaf.holder is not None}
-                for victim in sorted(holders):
-                    self._mechanism.release(self.cluster.gangs[victim])
+                self._release_victims(gang)
                 self._run(gang.request, self._placed[name].keys)
 
     def free(self, freed: Sequence[Freed], is_unplaced: bool = False, is_broken: bool = False) -> None:
         """Leases are over. A gang without any gives its leaves back."""
         for each in freed:
             name = self._gang_of.get(each.key)
+            if name is None:
+                self._free_orphan(each)
             if name is None or not each.is_over:
                 continue
             placed = self._placed[name]
@@ -384,6 +449,190 @@ class _Deciding:
         self.resting[name] = self._seen.at + self._settings.retry_s
         self._wake.append(Wake(name, self.resting[name]))
 
+    # Allocators inside virtual clusters. A GPU of theirs is a gang of one leaf, `prod:<key>@<GPU>`.
+
+    def open(self, allocators: Mapping[str, Allocator], pool: Callable[[Cluster, str], VirtualPool]) -> None:
+        """Let the allocators inside see what is so now."""
+        self._lent_to = {
+            lent.leased.claim: name for name, known in self._known_guests.items() for lent in known.lent.values()
+        }
+        # A virtual cluster of a configuration that takes effect later is not there yet.
+        allocators = {name: each for name, each in allocators.items() if name in self.cluster.virtual}
+        claims: dict[str, dict[ClaimKey, Claim]] = {name: {} for name in allocators}
+        for key, claim in self._seen.claims.items() if allocators else ():
+            name = self._guest_of(key, claim)
+            if name in claims:
+                claims[name][key] = claim
+        for name, allocator in allocators.items():
+            self._pools[name] = own = pool(self.cluster, name)
+            known = self._known_guests.get(name)
+            if known is None:
+                known = GuestState(self._settings.inside[name], broken=tuple(sorted(broken_nodes(self.cluster, name))))
+            self._guests[name] = Guest(name, allocator, known, own.cells, self._seen, claims[name], self._hosted, self)
+
+    def tell_guests(self, what: What) -> None:
+        """Tell the allocators inside what happened, and carry out their plans."""
+        for name, guest in self._guests.items():
+            if name not in self._known_guests:
+                guest.begin()
+            else:
+                if lost := self._lost.get(name):
+                    gone = (lent.leased for lent in lost)
+                    guest.tell(Broken(tuple([Freed(lease.key, lease.claim, lease.cells) for lease in gone])))
+                guest.hear(what)
+            claims = what.claims if isinstance(what, Changed) else ()
+            guest.hear_of_changes(claims, broken_nodes(self.cluster, name), are_cells_new=name in self._lost)
+            guest.bind_waiting()
+
+    def _guest_of(self, key: ClaimKey, claim: Claim) -> str | None:
+        """The virtual cluster whose own allocator decides on a claim: the one that has leases of it, else its own."""
+        if key in self._lent_to or not self._settings.inside:
+            return self._lent_to.get(key)
+        cluster = self._claimed_cluster(claim)
+        is_placed = name_of(key) in self._placed
+        return None if is_placed or self._settings.scheduler_of(claim, cluster) is None else cluster
+
+    def _is_inside(self, request: Request) -> bool:
+        return request.cluster in self._settings.inside and not request.pinned
+
+    def bind(self, name: str, pods: Sequence[Pod]) -> list[dict[str, str]] | None:
+        """See `hosting.Binder`."""
+        leaves, excluded = self._pools[name].leaves, frozenset[str]()
+        while True:
+            found = self._find_leaves([[leaves[gpu] for gpu in pod.gpus] for pod in pods], excluded)
+            if found is None:
+                return None
+            unusable = [leaf for leaf in found.values() if not self._can_lend(leaf)]
+            hosts = {leaf.node.address for leaf in unusable if leaf.node is not None} - excluded
+            if not unusable:
+                break
+            if not hosts:
+                return None
+            excluded |= hosts
+        bound = []
+        for pod in pods:
+            claim, pairs = pod.claim, {gpu: (found[leaves[gpu]], leaves[gpu]) for gpu in pod.gpus}
+            bound.append({gpu: self.gpus[leaf] for gpu, (leaf, _) in pairs.items()})
+            for leaf, virtual in pairs.values():
+                gang = f"{pod.name}@{self.gpus[leaf]}"
+                request = Request(gang, name, max(0, claim.priority), ((1, 1),))
+                for victim in self._mechanism.hold(request, (leaf, virtual)):
+                    self._evict(victim, Evicted(claim.app, claim.job, name, claim.priority))
+        return bound
+
+    def _find_leaves(
+        self, pods: Sequence[Sequence[VirtualCell]], excluded: frozenset[str]
+    ) -> dict[VirtualCell, PhysicalCell] | None:
+        by_chain: dict[str, list[list[VirtualCell]]] = {}
+        for pod in pods:
+            mine: dict[str, list[VirtualCell]] = {}
+            for leaf in sorted(pod, key=lambda leaf: leaf.number):
+                mine.setdefault(leaf.chain.name, []).append(leaf)
+            for chain, part in mine.items():
+                by_chain.setdefault(chain, []).append(part)
+        found: dict[VirtualCell, PhysicalCell] = {}
+        for parts in by_chain.values():
+            physical = self._mechanism.find_leaves(parts, excluded)
+            if physical is None:
+                return None
+            for part, served in zip(parts, physical, strict=True):
+                found |= zip(part, served, strict=True)
+        return found
+
+    def _can_lend(self, leaf: PhysicalCell) -> bool:
+        gpu = self.gpus.get(leaf)
+        if gpu is None or gpu in self._seen.cells.broken:
+            return False
+        return self._seen.room.is_free(gpu) or leaf.holder is not None or gpu in self._released
+
+    def _lent_gangs(self, name: str, gpus: Iterable[str]) -> Iterator[Gang]:
+        for gpu in gpus:
+            if (gang := self.cluster.gangs.get(f"{name}@{gpu}")) is not None:
+                yield gang
+
+    def unbind(self, name: str, gpus: Iterable[str]) -> None:
+        """See `hosting.Binder`."""
+        gpus = list(gpus)
+        self._released.update(gpus)
+        for gang in self._lent_gangs(name, gpus):
+            if gang.stage is Stage.PREEMPTING:
+                self._mechanism.cancel(gang)
+            else:
+                self._mechanism.release(gang)
+
+    def start_lent(self, name: str, gpus: Iterable[str]) -> None:
+        """See `hosting.Binder`."""
+        for gang in self._lent_gangs(name, gpus):
+            if gang.stage is Stage.PREEMPTING:
+                self._release_victims(gang)
+                self._mechanism.start(Call(gang.name, 1, gang.request), Bind(gang.placement, 0))
+
+    def _release_victims(self, gang: Gang) -> None:
+        """The other pods of its victims may still be leaving."""
+        holders = {leaf.holder.name for leaf in gang.placement.leaves() if leaf.holder is not None}
+        for victim in sorted(holders):
+            self._mechanism.release(self.cluster.gangs[victim])
+
+    def spare(self, name: str, gpus: Iterable[str]) -> None:
+        """See `hosting.Binder`."""
+        for gang in self._lent_gangs(name, gpus):
+            self.cluster.undo.set(gang, "stage", Stage.ALLOCATED)
+
+    def _change_guests(self) -> None:
+        """Other schedulers are configured: leases of former ones are revoked, and gangs in cells on which this room no
+        longer decides go on as opportunistic work."""
+        for name, known in list(self._known_guests.items()):
+            if self._settings.inside.get(name) != known.scheduler:
+                del self._known_guests[name]
+                for lent in known.lent.values():
+                    self._revoke(f"{name}:{lent.leased.key}", lent)
+        for gang in list(self.cluster.gangs.values()):
+            is_new = gang.request.cluster not in self._known_guests and self._is_inside(gang.request)
+            if gang.name in self._placed and is_new and gang.stage is not Stage.PREEMPTING:
+                self._mechanism.downgrade(gang)
+
+    def _move_guests(self) -> None:
+        """In a new configuration: the virtual cells of what is lent may be others. What lost its own is revoked."""
+        for name, known in list(self._known_guests.items()):
+            lost = tuple(known.lent.values())
+            if name in self.cluster.virtual:
+                names = virtual_pool(self.cluster, name).names()
+                self._known_guests[name], lost = moved(known, self._renamed(names), name)
+                self._lost[name] = lost
+            else:
+                del self._known_guests[name]
+            for lent in lost:
+                self._revoke(f"{name}:{lent.leased.key}", lent)
+
+    def _renamed(self, names: Mapping[VirtualCell, str]) -> Callable[[str, str], str | None]:
+        def name(lease: str, gpu: str) -> str | None:
+            gang = self.cluster.gangs.get(f"{lease}@{gpu}")
+            virtual = None if gang is None else gang.placement.virtual
+            return None if virtual is None else names.get(virtual[0][0])
+
+        return name
+
+    def _revoke(self, name: str, lent: Lent) -> None:
+        """Revoke what a guest has lost; what has not started is over at once."""
+        lease = self._seen.leases.get(name)
+        for gang in self._lent_gangs(name, lent.gpus.values()):
+            if lease is None or lease.started_at is None:
+                self._mechanism.release(gang)
+            else:
+                self._mechanism.downgrade(gang)
+        if lease is not None and lease.started_at is None:
+            self._hosted.withdraw.append(Withdraw(name))
+        elif lease is not None:
+            self._hosted.drop.append(Drop(name, CellsReconfigured()))
+
+    def _free_orphan(self, freed: Freed) -> None:
+        """A lease is over that a guest lost before."""
+        name, _, key = freed.key.partition(":")
+        known = self._known_guests.get(name)
+        if known is None or key not in known.lent:
+            for gang in list(self._lent_gangs(freed.key, freed.cells)):
+                self._mechanism.release(gang)
+
     # What to do.
 
     def serve(self) -> None:
@@ -400,7 +649,7 @@ class _Deciding:
         waiting = {
             name_of(key): claim
             for key, claim in self._seen.claims.items()
-            if name_of(key) not in self._placed and name_of(key) not in self.resting
+            if name_of(key) not in self._placed and name_of(key) not in self.resting and not self._guest_of(key, claim)
         }
         self._waits = {name: reason for name, reason in self._waits.items() if name in waiting}
         self._refused = {}
@@ -412,7 +661,9 @@ class _Deciding:
         self._spare()
         if self._settings.promotes:
             low = [name for name in self._placed if self._is_low(name)]
-            promote_all(self._mechanism, low)
+            promote_all(
+                self._mechanism, [name for name in low if not self._is_inside(self.cluster.gangs[name].request)]
+            )
         self._take_turns({name: request for name, request in requests.items() if not request.guaranteed}, waiting)
 
     def _request(self, name: str, claim: Claim) -> Request | None:
@@ -420,6 +671,9 @@ class _Deciding:
         if found == NO_CLUSTER:
             self._waits[name] = NO_CLUSTER
         return found if isinstance(found, Request) else None
+
+    def _claimed_cluster(self, claim: Claim) -> str:
+        return _cluster_of(claim, self.cluster.virtual) or self._settings.default_cluster
 
     def _try(self, request: Request, claim: Claim) -> bool:
         """Place a gang if it fits, evicting others if it must.
@@ -518,8 +772,9 @@ class _Deciding:
 
     def _evict(self, name: str, cause: Evicted | CellsReconfigured) -> None:
         """Revoke a gang's leases; those that have not started are over at once."""
-        placed = self._placed[name]
-        if placed.is_evicted:
+        placed = self._placed.get(name)
+        # What a guest has lost in a new configuration is revoked already.
+        if placed is None or placed.is_evicted:
             return
         self._placed[name] = replace(placed, is_evicted=True)
         for slot, key in enumerate(placed.keys):
@@ -617,13 +872,14 @@ class _Deciding:
     def _idle(self) -> dict[str, Idle]:
         """Why cells stay free, for all of them alike."""
         reasons = [_IDLE.get(reason, Idle.RESERVED) for reason in self._waits.values()]
+        reasons += [guest.idle for guest in self._guests.values() if guest.idle not in (None, Idle.NOT_WANTED)]
         reason = Idle.QUOTA if Idle.QUOTA in reasons else reasons[0] if reasons else Idle.NOT_WANTED
         return self._seen.everywhere(reason)
 
 
-def _number(keys: Sequence[str | None]) -> int:
-    """The number of a gang's placement: older ones have smaller numbers."""
-    return min(int(key.partition(".")[0]) for key in keys if key)
+def _number(placed: Placed | None) -> int:
+    """The number of a gang's placement: older ones have smaller numbers, those of guests (None) the smallest."""
+    return min(int(key.partition(".")[0]) for key in placed.keys if key) if placed is not None else 0
 
 
 def request_of(claim: Claim, cluster: Cluster, default_cluster: str) -> Request | str | None:
@@ -661,6 +917,20 @@ def _cluster_of(claim: Claim, known: Mapping[str, Any]) -> str:
     return path
 
 
+def _has_defaults(kind: AllocatorKind) -> bool:
+    """Whether an allocator needs no parameters."""
+    parameters = fields(kind.parameters) if kind.parameters is not None else ()
+    return all(one.default is not MISSING or one.default_factory is not MISSING for one in parameters)
+
+
+def _allocator(scheduler: str, settings: BuddyCellsSettings, kinds: Mapping[str, AllocatorKind]) -> Allocator:
+    """The allocator inside a virtual cluster, by its own name or by that of its lease policy."""
+    if scheduler in kinds:
+        kind = kinds[scheduler]
+        return kind.make(None if kind.parameters is None else kind.parameters(), kinds)
+    return JobRounds(JobRoundsSettings(scheduler, settings.inside_lease_s))
+
+
 def _leaf_gpus(cells: Cells, cluster: Cluster) -> dict[PhysicalCell, str]:
     """The GPU of each leaf: a node's leaves are its GPUs, in the order of their numbers."""
     of_host: dict[str, list[str]] = {}
@@ -688,7 +958,7 @@ def _hosts(cells: Cells, changed: Iterable[str], cluster: Cluster) -> list[str]:
 
 KIND = AllocatorKind(
     "cells",
-    lambda settings, kinds: BuddyCells(settings),
+    BuddyCells,
     {
         "cells.state/1": BuddyCellsState,
         "cells.cluster/1": CellsState,
@@ -696,5 +966,6 @@ KIND = AllocatorKind(
         "cells.report/1": CellsReport,
     },
     parameters=BuddyCellsSettings,
+    messages=frozenset({"lease.estimate"}),
 )
 """HiveD."""

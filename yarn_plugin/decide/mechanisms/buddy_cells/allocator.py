@@ -19,7 +19,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.cells import (
     PhysicalCell,
     VirtualCell,
 )
-from yarn_plugin.decide.mechanisms.buddy_cells.cluster import ChainState, Cluster, Pair, Partition
+from yarn_plugin.decide.mechanisms.buddy_cells.cluster import BoundPair, ChainState, Cluster, Pair, Partition
 from yarn_plugin.decide.mechanisms.buddy_cells.errors import RejectedError
 from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang, Placement, Request, Stage
 from yarn_plugin.decide.mechanisms.buddy_cells.health import bad_physical_nodes, bad_virtual_nodes
@@ -234,6 +234,27 @@ class Allocator:
     def fill(self, gang: Gang, slot: int, pod: str | None) -> None:
         """Set the pod that runs in a place of a gang."""
         self.cluster.undo.set(gang, "slots", (*gang.slots[:slot], pod, *gang.slots[slot + 1 :]))
+
+    def find_leaves(
+        self, pods: Sequence[Sequence[VirtualCell]], excluded: frozenset[str]
+    ) -> tuple[tuple[PhysicalCell, ...], ...] | None:
+        """The leaves to bind virtual leaves of one chain to, which another scheduler has chosen; None if bad or
+        excluded nodes leave none. Nothing changes."""
+        cluster = self.cluster
+        chain, before = cluster.chains[pods[0][0].chain.name], cluster.savepoint()
+        found = map_to_physical(pods, chain.free, chain.quotas, excluded)
+        cluster.rollback(before)
+        return found
+
+    def hold(self, request: Request, pair: BoundPair) -> tuple[str, ...]:
+        """Let a gang of one leaf hold it, or reserve it until those who hold it have left, who are returned."""
+        placement = Placement(((pair[0],),), ((pair[1],),))
+        victims = _victims(placement)
+        if victims:
+            self._reserve(Call(request.gang, 1, request), placement)
+        else:
+            self.fill(self._allocate(request, placement), 0, request.gang)
+        return victims
 
     def end(self, gang: Gang, pod: str) -> None:
         """A pod has ended. The gang's leaves stay held until its last pod ends."""

@@ -7,6 +7,7 @@ or of a family that no known pair has, is not predicted: it may not share a GPU 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -166,8 +167,9 @@ class _Features:
 def _folds(pairs: Sequence[tuple[str, str]], seed: int) -> list[list[tuple[str, str]]]:
     """The pairs in parts; both directions of one are in the same part."""
     both = sorted({(min(pair), max(pair)) for pair in pairs})
-    order = np.random.default_rng(seed).permutation(len(both))
-    part = {both[index]: number % FOLDS for number, index in enumerate(order)}
+    # In an order that depends on the names and the seed alone.
+    both.sort(key=lambda pair: sha256(repr((seed, pair)).encode()).digest())
+    part = {pair: number % FOLDS for number, pair in enumerate(both)}
     return [[pair for pair in pairs if part[min(pair), max(pair)] == fold] for fold in range(FOLDS)]
 
 

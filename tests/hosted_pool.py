@@ -1,0 +1,102 @@
+"""A pool whose cells are leased, on a clock of its own: a ledger's controller alone, without an arbiter around it.
+
+Applications answer at once that each has one job, which wants as many GPUs as their claim demands; the worker solves at
+once.
+"""
+
+from tests.toys.registry import TOYS
+from yarn_plugin.decide.allocators import happenings
+from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.validity import validate
+from yarn_plugin.decide.pools.commands import Ask, SetTimer, Solve
+from yarn_plugin.decide.pools.inputs import FromApp, Outcome, Started, TimerDue, ViewChanged
+from yarn_plugin.decide.pools.lease import baselines
+from yarn_plugin.decide.pools.ledger import LedgerController
+from yarn_plugin.decide.pools.view import View
+from yarn_plugin.model.auction import Estimate
+from yarn_plugin.model.gpus import Job
+from yarn_plugin.model.resources import GPU
+
+
+class Recorded:
+    """An allocator whose calls are recorded: when, what it heard, and its plan."""
+
+    def __init__(self, inner):
+        self.inner, self.calls = inner, []
+
+    def initial_state(self):
+        return self.inner.initial_state()
+
+    def report(self, state):
+        return self.inner.report(state)
+
+    def propose(self, state, seen, what):
+        state, plan = self.inner.propose(state, seen, what)
+        self.calls.append((seen.at, what, plan))
+        return state, plan
+
+    def decisions(self):
+        """What it decided, and when, without plans that do nothing."""
+        parts = ("withdraw", "keep", "reclass", "drop", "place", "ask", "solve", "wake")
+        decided = [(at, [getattr(plan, part) for part in parts]) for at, _, plan in self.calls]
+        return [(at, plan) for at, plan in decided if any(plan)]
+
+    def news(self):
+        """What it heard, and when, but for leases that started."""
+        return [(at, what) for at, what, _ in self.calls if not isinstance(what, happenings.Started)]
+
+    def starts(self):
+        """When each lease started."""
+        heard = [(at, what.keys) for at, what, _ in self.calls if isinstance(what, happenings.Started)]
+        return {key: at for at, keys in heard for key in keys}
+
+
+class Pool:
+    """See the module. `at`: seconds. `claims`: change them, then `look`."""
+
+    def __init__(self, allocator, topology, settings=None, **parameters):
+        self.settings = LedgerSettings("toy", settings, **{"place_within_s": 0.0, "overtime_s": 5.0, **parameters})
+        self.controller = LedgerController("gpu", self.settings, allocator)
+        self.state, self.topology = self.controller.initial_state(), topology
+        self.at, self.claims, self.timers = 0.0, {}, {}
+        self._tell(Started())
+
+    def look(self):
+        self._tell(ViewChanged())
+
+    def wait(self, until):
+        """Let time pass, with all that is due meanwhile."""
+        while due := [(at, key) for key, at in self.timers.items() if at <= until]:
+            self.at, key = min(due)
+            del self.timers[key]
+            self._tell(TimerDue(key))
+        self.at = until
+
+    def _tell(self, what):
+        inputs = [what]
+        while inputs:
+            view = View(topology=self.topology, claims=tuple(self.claims.values()))
+            self.state, commands = self.controller.advance(self.state, view, self.at, inputs.pop(0))
+            validate(self.state.ledger, self.controller._known.cells, self.controller._known.occupancy)
+            for command in commands:
+                match command:
+                    case SetTimer(key, None):
+                        self.timers.pop(key, None)
+                    case SetTimer(key, at):
+                        self.timers[key] = at
+                    case Ask():
+                        claim = next(claim for claim in self.claims.values() if claim.app == command.app)
+                        gpus = claim.demand.alternatives[0][GPU]
+                        job = Job("j", 1e6, 1.0, min_gpus=1, max_gpus=gpus)
+                        inputs.append(FromApp(command.app, Estimate(command.question.round, None, (job,))))
+                    case Solve():
+                        solved = baselines.solve(TOYS, command.problem)
+                        inputs.append(Outcome(command.id, "done", solved))
+
+    def started(self):
+        """The GPUs of the leases that have started, by application."""
+        found = {}
+        for entry in self.state.ledger.leases.values():
+            if entry.is_started:
+                found.setdefault(entry.app, []).extend(entry.leased.cells)
+        return {app: sorted(cells) for app, cells in found.items()}
