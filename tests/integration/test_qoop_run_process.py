@@ -27,15 +27,16 @@ def start(folder, command, *words, environment=None):
 
 
 def run(folder, command, *words, environment=None):
+    """The exit code, what it has printed, and our own lines on stderr, where Spark's are, too."""
     with start(folder, command, *words, environment=environment) as process:
         printed, told = process.communicate(timeout=400)
     assert "Traceback" not in told
-    return process.returncode, printed, told
+    return process.returncode, printed, [line for line in told.splitlines() if line.startswith("qoop: ")]
 
 
 def test_a_table_that_a_script_creates_is_there_for_the_next_command(tmp_path):
     (tmp_path / "script.sql").write_text("CREATE TABLE vip AS SELECT 7 AS id, 'Ann' AS name;\nSELECT * FROM vip;\n")
-    assert run(tmp_path, "run", *LOCAL, "-S", "script.sql") == (0, "7\tAnn\n", "")
+    assert run(tmp_path, "run", *LOCAL, "-S", "script.sql") == (0, "7\tAnn\n", [])
     code, printed, _ = run(tmp_path, "submit", *LOCAL, "--format", "csv", "-e", "SELECT name FROM vip")
     assert (code, printed) == (0, "name\nAnn\n")
     assert not (tmp_path / "metastore_db").exists() and not (tmp_path / "derby.log").exists()
@@ -47,10 +48,10 @@ def test_two_processes_at_once_go_on_working(tmp_path):
         assert first.stdout.readline() == "7\n"
         code, printed, told = run(tmp_path, "run", *LOCAL, "-S", "-e", "SELECT id + 1 FROM vip; DROP TABLE vip")
         assert (code, printed) == (0, "8\n")
-        assert told.count("\n") == 1 and f"is in use by process {first.pid}; its tables can be read" in told
+        assert len(told) == 1 and f"is in use by process {first.pid}; its tables can be read" in told[0]
         first.send_signal(signal.SIGTERM)
         assert first.wait(60) == 130
-    assert run(tmp_path, "run", *LOCAL, "-S", "-e", "SELECT * FROM vip") == (0, "7\n", "")
+    assert run(tmp_path, "run", *LOCAL, "-S", "-e", "SELECT * FROM vip") == (0, "7\n", [])
 
 
 def test_a_script_on_yarn_is_one_application_registered_once(cluster, arbiter, tmp_path):
