@@ -32,7 +32,9 @@ def promote(allocator: Allocator, gang: Gang) -> bool:
     cluster = allocator.cluster
     record = record_of(gang)
     request = replace(gang.request, priority=max(0, gang.request.priority))
-    virtual = cluster.virtual[request.cluster]
+    virtual = cluster.virtual.get(request.cluster)
+    if virtual is None:  # The quotas have changed, and no longer have it.
+        return False
     partition = virtual.pins.get(request.pinned) if request.pinned else virtual.chains.get(record.chain)
     if partition is None:
         return False
