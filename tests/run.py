@@ -1,10 +1,10 @@
 """Run the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`, as `make test` and `make test-all` do.
 
 First all tests that need no cluster, on all cores, then those in tests/integration, one after another; with a path
-among the arguments, only what pytest finds there. In tests/integration, where processes wait for a busy machine, a test
-that fails is run once more, and its first failure is shown. In addition to pytest: the slowest tests and all skips are
-listed, each skip must have an allowed reason (see `skips`), and no process that the tests have started may still run at
-the end.
+among the arguments, only what pytest finds there. Many tests start processes and wait for them, on a machine that may
+be busy: one that fails is run once more, and its first failure is shown. In addition to pytest: the slowest tests and
+all skips are listed, each skip must have an allowed reason (see `skips`), and no process that the tests have started
+may still run at the end.
 """
 
 import argparse
@@ -21,7 +21,9 @@ MARK = "YARN_PLUGIN_TEST_RUN"
 """Set in the environment of the run, which all its processes inherit, even detached ones."""
 
 PARALLEL = ["--numprocesses=logical", "--dist=loadfile", "--ignore=tests/integration", "tests"]
-SERIAL = ["--reruns=1", "-rfER", "--rerun-show-tracebacks", "tests/integration"]
+SERIAL = ["tests/integration"]
+
+OPTIONS = ["-p", "tests.skips", "--durations=40", "--reruns=1", "-rfER", "--rerun-show-tracebacks"]
 
 NO_TESTS = 5
 """pytest's exit code when it has found no tests."""
@@ -43,7 +45,7 @@ def main() -> int:
     codes = []
     for part in parts:
         # In a separate process, so that any process with the mark that still runs afterwards was left by the tests.
-        command = [sys.executable, "-m", "pytest", "-p", "tests.skips", "--durations=40", *selection, *part, *rest]
+        command = [sys.executable, "-m", "pytest", *OPTIONS, *selection, *part, *rest]
         codes.append(subprocess.run(command, env={**os.environ, MARK: mark}, check=False).returncode)
     # With -k or -m, one of the two may have no tests.
     return max(codes if len(set(codes)) == 1 else set(codes) - {NO_TESTS}) or _check_processes(mark)

@@ -150,7 +150,7 @@ def test_a_file_that_no_table_can_be_made_of_fails_only_a_query_of_it(run, folde
     assert {"orders", "my-table", "o`clock"} <= set(shown.out.split()) and "stray" not in shown.out
     (warning,) = [line for line in shown.err.splitlines() if "is left out" in line]
     assert "warning: --tables " in warning
-    assert "'stray.parquet' is left out: " in warning and "parquet(" not in warning
+    assert "'stray' is left out: " in warning and "parquet(" not in warning
     for text in ("EXPLAIN SELECT count(*) FROM STRAY", "SELECT count(*) FROM stray"):
         with pytest.raises((PySparkException, Py4JError)):
             run(text, tables=str(folder))
