@@ -63,7 +63,7 @@ def test_a_script_on_yarn_is_one_application_registered_once(cluster, arbiter, t
     with start(tmp_path, "run", *FLAGS, *arbitration, "script.sql", environment=environment) as process:
 
         def has_ended():
-            seen.update(app.id for app in admin.list_apps())
+            seen.update(app.app for app in admin.list_apps())
             return process.poll() is not None
 
         eventually(has_ended, "the script ends", 400)
