@@ -24,7 +24,7 @@ from yarn_plugin.decide.allocators.happenings import (
     name_of,
 )
 from yarn_plugin.decide.allocators.plan import Holding, Idle, Place, Plan, Wake
-from yarn_plugin.decide.allocators.pods import pods_of
+from yarn_plugin.decide.allocators.pods import fit, pods_of
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.resources import GPU
@@ -131,7 +131,7 @@ def _serve(state: FifoState, seen: Seen) -> tuple[FifoState, list[Place], Idle]:
         found = _fit(pods, kind)
         if found is None:
             idle = Idle.TOO_FEW
-            if _fit(dict(enumerate(sizes)), [_Node([""] * room.size, room.size, "") for room in kind]) is None:
+            if fit(reversed(sizes), {number: room.size for number, room in enumerate(kind)}) is None:
                 continue
             break
         state = replace(state, counter=state.counter + 1)
@@ -156,16 +156,12 @@ class _Node:
 
 
 def _fit(pods: Mapping[int, int], rooms: Sequence[_Node]) -> dict[int, tuple[_Node, int]] | None:
-    """A node for each pod, large ones first; None: they do not all fit."""
-    left = {id(room): len(room.free) for room in rooms}
-    found: dict[int, tuple[_Node, int]] = {}
-    for member, size in sorted(pods.items(), key=lambda pod: (-pod[1], pod[0])):
-        room = min((room for room in rooms if left[id(room)] >= size), key=lambda room: left[id(room)], default=None)
-        if room is None:
-            return None
-        left[id(room)] -= size
-        found[member] = room, size
-    return dict(sorted(found.items()))
+    """A node for each pod, chosen for the large ones first; None: they do not all fit."""
+    order = sorted(pods.items(), key=lambda pod: (-pod[1], pod[0]))
+    nodes = fit((size for _, size in order), {number: len(room.free) for number, room in enumerate(rooms)})
+    if nodes is None:
+        return None
+    return {member: (rooms[node], size) for (member, size), node in sorted(zip(order, nodes, strict=True))}
 
 
 KIND = AllocatorKind(

@@ -18,7 +18,7 @@ from typing import Literal
 from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.allocators.happenings import Began, ClaimKey, Vacated, What, name_of
 from yarn_plugin.decide.allocators.plan import Drop, Holding, Idle, Place, Plan
-from yarn_plugin.decide.allocators.pods import pods_of
+from yarn_plugin.decide.allocators.pods import fit, pods_of
 from yarn_plugin.decide.allocators.seen import Leased, Seen
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import Evicted
@@ -180,17 +180,9 @@ class _Turn:
         return True
 
     def _fit(self, pods: tuple[int, ...], free: Mapping[str, list[str]]) -> list[str] | None:
-        """A node for each pod, the fullest that has room; None if there is none."""
-        left = {node: len(gpus) for node, gpus in free.items()}
-        chosen = []
-        for gpus in reversed(pods):
-            fitting = [node for node, count in left.items() if count >= gpus]
-            if not fitting:
-                return None
-            node = min(fitting, key=lambda node: left[node])
-            left[node] -= gpus
-            chosen.append(node)
-        return chosen[::-1]
+        """A node for each pod, chosen for the large ones first; None: they do not all fit."""
+        nodes = fit(reversed(pods), {node: len(gpus) for node, gpus in free.items()})
+        return None if nodes is None else nodes[::-1]
 
     def _preempt(self, asked: _Asked) -> list[str] | None:
         """Make room for a job: revoke the newest jobs of queues that go on beyond what they are assured of, as few as

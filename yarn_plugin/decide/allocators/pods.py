@@ -1,7 +1,12 @@
-"""The pods that a claim asks for."""
+"""The pods that a claim asks for, and nodes that have room for them."""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Claim
+
+Node = TypeVar("Node")
 
 
 def pods_by_size(claim: Claim, node_size: int) -> tuple[tuple[int, int], ...]:
@@ -20,3 +25,20 @@ def pods_by_size(claim: Claim, node_size: int) -> tuple[tuple[int, int], ...]:
 def pods_of(claim: Claim, node_size: int) -> list[int]:
     """The GPUs of each pod, in the order of their numbers: the small ones first."""
     return sorted(size for number, size in pods_by_size(claim, node_size) for _ in range(number))
+
+
+def fit(sizes: Iterable[int], free: Mapping[Node, int]) -> list[Node] | None:
+    """The node of each pod, in the order of `sizes` (GPUs): the fullest that has room. None: they do not all fit.
+
+    Args:
+        free: how many GPUs of each node are free.
+    """
+    left, chosen = dict(free), []
+    for gpus in sizes:
+        fitting = [node for node, count in left.items() if count >= gpus]
+        if not fitting:
+            return None
+        node = min(fitting, key=left.__getitem__)
+        left[node] -= gpus
+        chosen.append(node)
+    return chosen

@@ -249,10 +249,8 @@ class _Problem:
         self._members: dict[ClaimKey, set[int]] = {}
         for one in self._leases:
             self._members.setdefault(one.claim, set()).add(one.member)
-        self.waiting = sorted(
-            (key for key in seen.claims if self._missing(key)),
-            key=lambda key: (-seen.claims[key].priority, list(seen.claims).index(key)),
-        )
+        missing = (key for key in seen.claims if self._missing(key))
+        self.waiting = sorted(missing, key=lambda key: -seen.claims[key].priority)
         self._free = list(seen.room.free_in())
         self._sharers = {key: part for key in seen.claims if (part := self._job(key)) is not None}
         self._pairs = self._slowdowns(known, state.learned)
