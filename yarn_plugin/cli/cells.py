@@ -275,7 +275,7 @@ def show(file: Path, running_file: Path | None, json_file: Path | None) -> None:
     console.out.print(console.table(None, columns, rows))
     if json_file is not None:
         gangs = [as_json(record_of(gang)) for gang in cluster.gangs.values()]
-        console.write_json(json_file, {"gangs": gangs, "bad_nodes": sorted(_bad_nodes(cluster))})
+        console.write_json(json_file, {"gangs": gangs, "bad_nodes": cluster.bad_hosts()})
 
 
 def _tree(cell: PhysicalCell, depth: int) -> Iterator[str]:
@@ -309,10 +309,6 @@ def _quota_rows(cluster: Cluster, name: str) -> Iterator[tuple[object, ...]]:
             used = sum(1 for root in roots if root.used)
             yield name, roots[0].chain.name, f"{roots[0].type}{pinned}", levels[level], used, bad
             bad = ""
-
-
-def _bad_nodes(cluster: Cluster) -> set[str]:
-    return {node.address for nodes in cluster.bad.values() for node in nodes}
 
 
 @cells.command()

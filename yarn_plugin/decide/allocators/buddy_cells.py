@@ -213,7 +213,7 @@ class BuddyCells:
 
     def report(self, state: BuddyCellsState) -> CellsReport:
         """Who holds which leaves, for other threads."""
-        return self._reports.of(state.cells.cluster, lambda name: _number(state.placed.get(name)))
+        return self._reports.of(state.cells.cluster, state.placed, _number)
 
     def propose(self, state: BuddyCellsState, seen: Seen, what: What) -> tuple[BuddyCellsState, Plan]:
         """Learn what happened, then place whatever fits."""
@@ -377,8 +377,7 @@ class _Deciding:
         """What the gangs that run would hold in the new configuration, guaranteed and older ones first."""
         running = [gang for gang in self.cluster.gangs.values() if gang.stage is not Stage.PREEMPTING]
         order = sorted(running, key=lambda gang: (-gang.priority, _number(self._placed.get(gang.name))))
-        bad = sorted({node.address for nodes in self.cluster.bad.values() for node in nodes})
-        return reconfigure(self._settings.cells, [record_of(gang) for gang in order], bad)
+        return reconfigure(self._settings.cells, [record_of(gang) for gang in order], self.cluster.bad_hosts())
 
     def _reconfigure(self, after: NewConfiguration, losers: Collection[str]) -> None:
         """Use a new configuration.

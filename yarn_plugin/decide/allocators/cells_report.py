@@ -1,7 +1,8 @@
 """Who holds which leaves of a cluster of cells: an immutable copy, for threads that may not read the cluster itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import OPPORTUNISTIC
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
@@ -45,23 +46,27 @@ class CellsReport:
 
 
 class Reports:
-    """Makes reports. A gang whose placement is still the same is not described again."""
+    """Makes reports. A gang that is still placed as it was is not described again: there may be thousands."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Placement, GangReport]] = {}
+        self._known: dict[str, tuple[Placement, Any, GangReport]] = {}
 
-    def of(self, cluster: Cluster, number_of: Callable[[str], int]) -> CellsReport:
-        """The report of a cluster as it is now. `number_of`: a gang's number, by its name."""
+    def of(self, cluster: Cluster, placed: Mapping[str, Any], number_of: Callable[[Any], int]) -> CellsReport:
+        """The report of a cluster as it is now.
+
+        Args:
+            placed: what is known of gangs beside the cluster, by name; an immutable value for each.
+            number_of: the number of a gang, from that value or None.
+        """
         before, self._known = self._known, {}
         for name, gang in cluster.gangs.items():
             if gang.stage is Stage.PREEMPTING:
                 continue
-            known, number = before.get(name), number_of(name)
-            if known is None or known[0] is not gang.placement or known[1].number != number:
-                known = gang.placement, _report(gang, number)
+            known, own = before.get(name), placed.get(name)
+            if known is None or known[0] is not gang.placement or known[1] is not own:
+                known = gang.placement, own, _report(gang, number_of(own))
             self._known[name] = known
-        bad = tuple(sorted({node.address for nodes in cluster.bad.values() for node in nodes}))
-        return CellsReport(tuple(report for _, report in self._known.values()), bad)
+        return CellsReport(tuple([known[2] for known in self._known.values()]), tuple(cluster.bad_hosts()))
 
 
 def _report(gang: Gang, number: int) -> GangReport:

@@ -209,6 +209,10 @@ class Cluster:
 
     # Nodes
 
+    def bad_hosts(self) -> list[str]:
+        """The host names of the bad nodes, sorted."""
+        return sorted({node.address for nodes in self.bad.values() for node in nodes})
+
     def set_bad(self, node: str, is_bad: bool) -> None:
         """Note that a node is bad or healthy again. Bindings and free lists stay as they are."""
         for cell in self.forest.nodes.get(node, ()):

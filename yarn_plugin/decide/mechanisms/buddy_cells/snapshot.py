@@ -17,7 +17,7 @@ def dump(cluster: Cluster) -> dict[str, Any]:
     """The state without the specification."""
     leaves = {leaf: number for number, leaf in enumerate(_leaves(cluster))}
     return {
-        "bad": sorted({node.address for nodes in cluster.bad.values() for node in nodes}),
+        "bad": cluster.bad_hosts(),
         "gangs": [_gang(leaves, cluster.gangs[name]) for name in sorted(cluster.gangs)],
         "free": {
             name: [[cell.number for cell in cells.cells] for cells in state.free.levels]
