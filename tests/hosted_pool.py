@@ -4,6 +4,7 @@ Applications answer at once that each has one job, which wants as many GPUs as t
 once.
 """
 
+from tests import recorded_allocator
 from tests.toys.registry import TOYS
 from yarn_plugin.decide.allocators import happenings
 from yarn_plugin.decide.leases.settings import LedgerSettings
@@ -18,36 +19,22 @@ from yarn_plugin.model.gpus import Job
 from yarn_plugin.model.resources import GPU
 
 
-class Recorded:
-    """An allocator whose calls are recorded: when, what it heard, and its plan."""
-
-    def __init__(self, inner):
-        self.inner, self.calls = inner, []
-
-    def initial_state(self):
-        return self.inner.initial_state()
-
-    def report(self, state):
-        return self.inner.report(state)
-
-    def propose(self, state, seen, what):
-        state, plan = self.inner.propose(state, seen, what)
-        self.calls.append((seen.at, what, plan))
-        return state, plan
+class Recorded(recorded_allocator.Recorded):
+    """An allocator whose calls are recorded."""
 
     def decisions(self):
         """What it decided, and when, without plans that do nothing."""
         parts = ("withdraw", "keep", "reclass", "drop", "place", "ask", "solve", "wake")
-        decided = [(at, [getattr(plan, part) for part in parts]) for at, _, plan in self.calls]
+        decided = [(call.at, [getattr(call.plan, part) for part in parts]) for call in self.calls]
         return [(at, plan) for at, plan in decided if any(plan)]
 
     def news(self):
         """What it heard, and when, but for leases that started."""
-        return [(at, what) for at, what, _ in self.calls if not isinstance(what, happenings.Started)]
+        return [(call.at, call.what) for call in self.calls if not isinstance(call.what, happenings.Started)]
 
     def starts(self):
         """When each lease started."""
-        heard = [(at, what.keys) for at, what, _ in self.calls if isinstance(what, happenings.Started)]
+        heard = [(call.at, call.what.keys) for call in self.calls if isinstance(call.what, happenings.Started)]
         return {key: at for at, keys in heard for key in keys}
 
 

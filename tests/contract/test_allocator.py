@@ -6,19 +6,19 @@ arbiter restarts. What it was told and what it planned is recorded.
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
 from tests.lease_world import node
 from tests.ledger_world import LedgerWorld
+from tests.recorded_allocator import Recorded
 from tests.small_cells import HOSTS, spec
 from tests.toys.auction import Provoke
 from tests.toys.registry import TOYS
 from tests.toys.stage import check_agreement, sent
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.allocators.happenings import Broken, Freed, Started, Unplaced, Vacated
-from yarn_plugin.decide.allocators.plan import Plan
 from yarn_plugin.decide.events import Configured, NodesChanged
 from yarn_plugin.decide.pools.commands import Grant
 from yarn_plugin.drive.registry import journal_tags
@@ -29,39 +29,6 @@ from yarn_plugin.model.resources import GPU
 CODEC = Codec(journal_tags(TOYS))
 PROVOKE = "toy-auction.provoke"
 """The message on which some allocators raise."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of `propose`. `free`: the free GPUs, `leases`: the leases by key, `claims`, as it saw them."""
-
-    at: float
-    what: object
-    plan: Plan
-    free: tuple
-    leases: dict
-    claims: tuple
-    cells: object
-
-
-@dataclass
-class Recorded:
-    """An allocator whose calls are recorded."""
-
-    inner: object
-    calls: list = field(default_factory=list)
-
-    def initial_state(self):
-        return self.inner.initial_state()
-
-    def report(self, state):
-        return self.inner.report(state)
-
-    def propose(self, state, seen, what):
-        state, plan = self.inner.propose(state, seen, what)
-        free, leases = tuple(seen.room.free_in()), dict(seen.leases)
-        self.calls.append(Call(seen.at, what, plan, free, leases, tuple(seen.claims), seen.cells))
-        return state, plan
 
 
 def recorded(name):
