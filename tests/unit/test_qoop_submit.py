@@ -34,6 +34,7 @@ def spark_home(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     monkeypatch.setenv("RECORD", str(tmp_path / "record.json"))
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
