@@ -3,6 +3,7 @@
 import math
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 
 from qoop.scripts.cli import run, shell
 from qoop.submit.words import (
+    Command,
     PassThroughCommand,
     arbiter_access,
     arbiter_options,
@@ -28,6 +30,18 @@ MAX_ROWS = 1_000_000_000
 
 MAX_TIMEOUT_S = 1_000_000_000
 """Limit of --timeout, about 32 years: timers of the operating system take no more than a few hundred."""
+
+
+def _json_option(what: str) -> Callable[[Command], Command]:
+    """`--json`, as `json_file`. `what` is written."""
+    return click.option(
+        "--json",
+        "json_file",
+        type=click.Path(path_type=Path),
+        callback=console.json_path,
+        help=f"Also write {what} to FILE as JSON; - is stdout.",
+        metavar="FILE",
+    )
 
 
 @click.group(context_settings=console.CONTEXT)
@@ -182,14 +196,7 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     default=4,
     help="How many plans to print, at least those that would be chosen at some share.  [default: 4]",
 )
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path),
-    callback=console.json_path,
-    help="Also write the estimates to FILE as JSON; - is stdout.",
-    metavar="FILE",
-)
+@_json_option("the estimates")
 def explain(
     file: str | None, text: str | None, tables: str | None, shares: str, plans: int, json_file: Path | None
 ) -> None:
@@ -215,14 +222,7 @@ def explain(
 
 @cli.command(context_settings=console.CONTEXT)
 @click.option("--all", "everything", is_flag=True, help="Show all queries that are kept, not only the latest ten.")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path),
-    callback=console.json_path,
-    help="Also write the queries to FILE as JSON; - is stdout.",
-    metavar="FILE",
-)
+@_json_option("the queries")
 def status(everything: bool, json_file: Path | None) -> None:
     """Show your running and latest queries on this machine.
 
@@ -359,7 +359,7 @@ def server(rest: tuple[str, ...], **given: Any) -> int:
 
 
 def _job(query: str, given: dict[str, Any]) -> "Job":
-    from qoop.submit.job import Job, Output, SubmissionError, check_unicode
+    from qoop.submit.job import Job, Output, SubmissionError, check_share_and_tables, check_unicode
     from yarn_plugin.errors import BadInputError
 
     # The file with the token is read here, whatever its name.
@@ -379,20 +379,13 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
     shares = [name for name in ("arbiter", "profile", "slots") if given[name] is not None]
     if len(shares) > 1:
         raise SubmissionError(_only_one_share(shares))
-    if given["tables"] is not None and not Path(given["tables"]).is_dir():
-        from qoop.tables.folder import why_no_folder
-
-        raise BadInputError("--tables", given["tables"], why_no_folder(given["tables"]))
+    check_share_and_tables(None if given["profile"] is None else Path(given["profile"]), given["tables"])
     for flag in ("slots", "timeout"):
         if given[flag] is not None and not math.isfinite(given[flag]):
             raise BadInputError(f"--{flag}", given[flag], "must be a finite number, such as 4")
     for flag in ("weight", "hysteresis"):
         if not math.isfinite(given[flag]):
             raise BadInputError(f"--{flag}", given[flag], "must be a finite number")
-    if given["profile"] is not None:
-        from qoop.feedback.profile import read_profile
-
-        read_profile(Path(given["profile"]))
     names = (
         "tables",
         "profile",

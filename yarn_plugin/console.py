@@ -174,6 +174,12 @@ def _cell(value: object) -> str:
     return "" if value is None else escape_controls(str(value))
 
 
+def tell(program: str, line: str) -> None:
+    """Print a line on stderr as `PROGRAM: LINE`, if there is still a terminal or file to write to."""
+    with contextlib.suppress(OSError):
+        err.print(escape_controls(f"{program}: {line}"), soft_wrap=True)
+
+
 def json_path(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
     """The callback of `--json FILE`: if FILE is `-`, stdout has nothing but the JSON, and all text goes to stderr."""
     if path is not None and str(path) == "-":

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.folders import taken_literally
 from qoop.errors import QoopError
+from qoop.parsing.render import quoted
 from qoop.tables.formats import Format, StoredTable
 from qoop.tables.text_files import options_of
 
@@ -43,11 +44,6 @@ def source_of(table: StoredTable) -> Mapping[str, str]:
     """The format and the URL of a table, for Spark."""
     # Without the scheme Spark would look in the default file system, on a cluster usually HDFS.
     return {"source": table.format.value, "path": f"file://{taken_literally(str(table.path.absolute()))}"}
-
-
-def quoted(name: str) -> str:
-    """A table's name in backticks."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _is_missing(problem: Any) -> bool:

@@ -22,7 +22,7 @@ def stage_query(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[
     inside = {fragment.block for fragment in plan.content(stage, frozenset(inputs)).fragments[1:]}
     body = _block_query(text, plan, stage, inputs)
     definitions = ", ".join(
-        f"{_quoted(name)} AS ({_block_query(text, plan, StageId(name, BLOCK_RESULT), inputs)})"
+        f"{quoted(name)} AS ({_block_query(text, plan, StageId(name, BLOCK_RESULT), inputs)})"
         for name in text.query.blocks
         if name in inside
     )
@@ -54,7 +54,7 @@ def composed(query: str, definitions: Mapping[str, str]) -> str:
     define(query)
     if not found:
         return query
-    views = ", ".join(f"{_quoted(view)} AS ({definition})" for view, definition in found.items())
+    views = ", ".join(f"{quoted(view)} AS ({definition})" for view, definition in found.items())
     return f"WITH {views} SELECT * FROM ({query})"
 
 
@@ -79,7 +79,7 @@ def join_query(graph: JoinGraph, tree: Tree, views: Mapping[RelationSet, str]) -
 
     `views`: existing outputs, by their relations; each replaces the part of the tree that it covers.
     """
-    columns = ", ".join(_quoted(column.output) for column in graph.outputs(tree.relations)) or "1 AS `any`"
+    columns = ", ".join(quoted(column.output) for column in graph.outputs(tree.relations)) or "1 AS `any`"
     return f"SELECT {columns} FROM {_source(graph, tree, views, top=True)}"
 
 
@@ -91,7 +91,7 @@ def block_query(core: Core, tree: Tree, views: Mapping[RelationSet, str]) -> str
 
 def _source(graph: JoinGraph, tree: Tree, views: Mapping[RelationSet, str], top: bool = False) -> str:
     if tree.relations in views:
-        return _quoted(views[tree.relations])
+        return quoted(views[tree.relations])
     if isinstance(tree, Leaf):
         return leaf_query(graph, graph.relations[next(members(tree.relations))])
     # A left-joined relation is on the right, whatever its side of the tree.
@@ -112,25 +112,24 @@ def _conditions(graph: JoinGraph, join: Join) -> str:
         (graph.representative(columns, left), graph.representative(columns, right))
         for columns in graph.joining_classes(left, right)
     ]
-    equal = [f"{_quoted(one.output)} = {_quoted(other.output)}" for one, other in pairs]
+    equal = [f"{quoted(one.output)} = {quoted(other.output)}" for one, other in pairs]
     return " AND ".join([*equal, *(f"({predicate.sql})" for predicate in graph.joining_predicates(left, right))])
 
 
 def leaf_query(graph: JoinGraph, relation: Relation) -> str:
     """The subquery of a relation: its filters, and its columns under their output names."""
     bit = graph.bit[relation.alias]
-    renamed = ", ".join(
-        f"{_quoted(name)} AS {_quoted(Column(relation.alias, name).output)}" for name in relation.columns
-    )
-    source = _quoted(relation.source) if relation.is_block else relation.source
-    text = f"SELECT {renamed or '1 AS `any`'} FROM {source} AS {_quoted(relation.alias)}"
+    renamed = ", ".join(f"{quoted(name)} AS {quoted(Column(relation.alias, name).output)}" for name in relation.columns)
+    source = quoted(relation.source) if relation.is_block else relation.source
+    text = f"SELECT {renamed or '1 AS `any`'} FROM {source} AS {quoted(relation.alias)}"
     if relation.filters:
-        columns = ", ".join(_quoted(column.output) for column in graph.outputs(bit)) or "1 AS `any`"
+        columns = ", ".join(quoted(column.output) for column in graph.outputs(bit)) or "1 AS `any`"
         conditions = " AND ".join(f"({predicate.sql})" for predicate in relation.filters)
         # Without a name for it, Spark would read `WHERE (x)`, a condition that is just a column, as one.
-        text = f"SELECT {columns} FROM ({text}) AS {_quoted(FILTERED)} WHERE {conditions}"
+        text = f"SELECT {columns} FROM ({text}) AS {quoted(FILTERED)} WHERE {conditions}"
     return f"({text})"
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name in backticks."""
     return "`" + name.replace("`", "``") + "`"

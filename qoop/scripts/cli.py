@@ -135,18 +135,11 @@ def shell(rest: tuple[str, ...], **given: Any) -> int:
 
 
 def _settings(given: dict[str, Any], name: str) -> "ScriptSettings":
-    from qoop.feedback.profile import read_profile
     from qoop.scripts.command import ScriptSettings
-    from qoop.submit.job import SubmissionError, check_unicode
-    from qoop.tables.folder import why_no_folder
+    from qoop.submit.job import check_share_and_tables, check_unicode
 
     check_unicode({option: value for option, value in given.items() if option != "token_file"})
-    if given["arbiter"] is not None and given["profile"] is not None:
-        raise SubmissionError("--arbiter, --profile: give only one; each of them sets the share")
-    if given["tables"] is not None and not given["tables"].is_dir():
-        raise BadInputError("--tables", str(given["tables"]), why_no_folder(str(given["tables"])))
-    if given["profile"] is not None:
-        read_profile(given["profile"])
+    check_share_and_tables(given["profile"], given["tables"], has_arbiter=given["arbiter"] is not None)
     pairs = [("--hiveconf", pair) for pair in given["hiveconf"]] + [("--hivevar", pair) for pair in given["hivevar"]]
     return ScriptSettings(
         name=given["name"] or name,

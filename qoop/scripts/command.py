@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from qoop.as_written.decide import PlanWhen
 from qoop.errors import QoopError
 from qoop.options import Options
+from qoop.parsing.render import quoted
 from qoop.replan.commands import Command, RunAsWritten
 from qoop.replan.events import Event
 from qoop.run.progress import ProgressLines
@@ -27,7 +28,6 @@ from qoop.submit.job import SparkFlags, SubmissionError
 from qoop.submit.kept_catalogue import kept_catalogue
 from qoop.submit.registration import ArbiterAccess
 from yarn_plugin import console
-from yarn_plugin.control_characters import escape_controls
 
 PRINT_HEADER = "hive.cli.print.header"
 IGNORE_ERRORS = "hive.cli.errors.ignore"
@@ -136,8 +136,7 @@ def _prepared(
             raise QoopError(f"--hiveconf {name}={value}: {str(problem).splitlines()[0]}") from problem
     runner = ScriptRunner(spark, options, tell, _print, settings.manner)
     if settings.database is not None:
-        quoted = settings.database.replace("`", "``")
-        runner.run(f"USE `{quoted}`", "--database")
+        runner.run(f"USE {quoted(settings.database)}", "--database")
     for path in settings.init:
         runner.run_file(path)
     return runner
@@ -152,9 +151,7 @@ def _stop(spark: SparkSession) -> None:
 
 
 def _print(line: str) -> None:
-    """Print on stderr, if it can still be written."""
-    with contextlib.suppress(OSError):
-        console.err.print(escape_controls(f"qoop: {line}"), soft_wrap=True)
+    console.tell("qoop", line)
 
 
 def _quiet(line: str) -> None:

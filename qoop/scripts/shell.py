@@ -87,11 +87,11 @@ def _run(runner: ScriptRunner, statements: Sequence[ScriptStatement]) -> None:
         try:
             runner.run_statement(statement, where)
         except ScriptFailedError as problem:
-            console.err.print(f"qoop: {problem}", soft_wrap=True)
+            console.tell("qoop", str(problem))
             return
         except KeyboardInterrupt:
             runner.cancel()
-            console.err.print("qoop: cancelled", soft_wrap=True)
+            console.tell("qoop", "cancelled")
             return
 
 

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.errors import QoopError
-from qoop.feedback.profile import read_profile
 from qoop.server.limits import Budget, ServerLimits
-from qoop.submit.job import SparkFlags, SubmissionError
+from qoop.submit.job import SparkFlags, SubmissionError, check_share_and_tables
 from qoop.submit.registration import ArbiterAccess, Registration
-from qoop.tables.folder import why_no_folder
 from yarn_plugin.console import OneLineFormatter
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.serving.address import Address
@@ -101,12 +99,7 @@ def _check(settings: ServerSettings, flags: SparkFlags, access: ArbiterAccess | 
             raise SubmissionError(f"qoop server: {NEEDED} ({package} is missing)")
     if flags.is_cluster_mode:
         raise SubmissionError("--deploy-mode cluster: cannot be given; clients connect to the driver, so it runs here")
-    if settings.tables is not None and not settings.tables.is_dir():
-        raise BadInputError("--tables", str(settings.tables), why_no_folder(str(settings.tables)))
-    if settings.profile is not None:
-        read_profile(settings.profile)
-    if access is not None and settings.profile is not None:
-        raise SubmissionError("--arbiter, --profile: give only one; each of them sets the share")
+    check_share_and_tables(settings.profile, settings.tables, has_arbiter=access is not None)
     if access is None and not settings.address.is_loopback:
         raise BadInputError(
             "--listen", str(settings.address), "requires --arbiter, whose tokens are the passwords of clients"

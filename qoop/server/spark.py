@@ -21,6 +21,7 @@ from qoop.engine.failures import causes_of, java_message
 from qoop.engine.fetched import fetch_batches, fetched
 from qoop.engine.session import syntax_of
 from qoop.errors import QoopError
+from qoop.parsing.render import quoted
 from qoop.parsing.statement import ParsedText
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Outcome
@@ -77,7 +78,7 @@ class SparkApplication:
             for name, value in settings(configuration).items():
                 session.conf.set(name, value)
             if (database := configuration.get("use:database")) not in (None, "", "default"):
-                session.sql(f"USE {_quoted(str(database))}")
+                session.sql(f"USE {quoted(str(database))}")
         return ClientSession(session, user, self._shares, self._options, self._pools)
 
     def has_stopped(self) -> bool:
@@ -218,7 +219,7 @@ class ClientSession:
     def tables(self, schema: str) -> Sequence[Table]:
         """The tables and views of a schema, without temporary views, which are in none."""
         with _failing():
-            found = self._spark.catalog.listTables(_quoted(schema))
+            found = self._spark.catalog.listTables(quoted(schema))
         return [
             Table(table.name, "VIEW" if table.tableType == "VIEW" else "TABLE", table.description)
             for table in found
@@ -229,7 +230,7 @@ class ClientSession:
         """The columns of a table."""
         try:
             with _failing():
-                found = self._spark.catalog.listColumns(f"{_quoted(schema)}.{_quoted(table)}")
+                found = self._spark.catalog.listColumns(f"{quoted(schema)}.{quoted(table)}")
         except StatementFailedError as problem:
             # A view of a table that was dropped, such as anybody may leave, hides no other table's columns.
             log.warning("columns of %s.%s: %s", schema, table, problem)
@@ -265,11 +266,6 @@ class _LogFile(io.TextIOBase):
         for line in text.splitlines():
             self._log.add(line)
         return len(text)
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
 
 
 MAX_MESSAGE = 20_000

@@ -18,8 +18,7 @@ from qoop.submit.kept_catalogue import kept_catalogue
 from qoop.submit.registration import ArbiterAccess, register
 from qoop.submit.stderr import MESSAGES, relay_to_stderr
 from qoop.tables.folder import FolderCatalogue, TablesError
-from yarn_plugin.console import err
-from yarn_plugin.control_characters import escape_controls
+from yarn_plugin import console
 
 QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 
@@ -120,9 +119,7 @@ def _files_for_driver(verify: str | bool, flags: SparkFlags) -> tuple[str, ...]:
 
 
 def _print(line: str) -> None:
-    """Print on stderr, if there is still a terminal."""
-    with contextlib.suppress(OSError):
-        err.print(escape_controls(f"qoop: {line}"), soft_wrap=True)
+    console.tell("qoop", line)
 
 
 def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], files: tuple[str, ...] = ()) -> int:

@@ -1,6 +1,5 @@
 """The driver that spark-submit runs: one query with replanning, its result printed or written to files."""
 
-import contextlib
 import logging
 import re
 import signal
@@ -38,7 +37,6 @@ from qoop.submit.job import Job
 from qoop.submit.stderr import redirect_stderr
 from qoop.tables.folder import FolderCatalogue
 from yarn_plugin import console
-from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.errors import ReportedError, describe
 from yarn_plugin.quantities import count
 
@@ -101,9 +99,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _print(line: str) -> None:
-    """Print on stderr, if it can still be written."""
-    with contextlib.suppress(OSError):
-        console.err.print(escape_controls(f"qoop: {line}"), soft_wrap=True)
+    console.tell("qoop", line)
 
 
 def _stop(spark: SparkSession) -> None:
