@@ -70,9 +70,9 @@ def cli() -> None:
 @click.option(
     "--tables",
     metavar="DIR",
-    help="Local directory with a Parquet file, or a directory of Parquet files, for each table. With --master yarn "
-    "every node must have it at the same path, and fs.defaultFS must be local; for data in HDFS use Spark's catalog.  "
-    "[default: Spark's catalog]",
+    help="Local directory with a file, or a directory of files, for each table: Parquet, ORC, CSV, JSON or Delta. With "
+    "--master yarn every node must have it at the same path, and fs.defaultFS must be local; for data in HDFS use "
+    "Spark's catalog.  [default: Spark's catalog]",
 )
 @click.option(
     "--output",
@@ -184,8 +184,8 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
 @click.option(
     "--tables",
     metavar="DIR",
-    help="Local directory with a Parquet file, or a directory of Parquet files, for each table. For data in HDFS use "
-    "Spark's catalog.  [default: Spark's catalog]",
+    help="Local directory with a file, or a directory of files, for each table: Parquet, ORC, CSV, JSON or Delta. For "
+    "data in HDFS use Spark's catalog.  [default: Spark's catalog]",
 )
 @click.option(
     "--shares", default="1,2,4,8", show_default=True, metavar="SLOTS,...", help="Shares to estimate for, in slots."
@@ -256,8 +256,8 @@ def status(everything: bool, json_file: Path | None) -> None:
     "--tables",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Local directory with a Parquet file, or a directory of Parquet files, for each table.  [default: Spark's "
-    "catalog]",
+    help="Local directory with a file, or a directory of files, for each table: Parquet, ORC, CSV, JSON or Delta.  "
+    "[default: Spark's catalog]",
 )
 @arbiter_options(
     "for a share of the cluster; needs --master yarn. Clients then log in with tokens as passwords",
