@@ -48,9 +48,10 @@ def test_the_command_hands_on_what_it_is_given(served, tmp_path, monkeypatch):
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
     code, (given, named) = served()
     assert "share" in named.pop("registry").kinds
+    assert named.pop("cells_files") == {}
     assert (code, given[3], named) == (0, tmp_path / "arbiter" / "a-8088", {"verify": True, "accept_loss": False})
     _, (given, named) = served("--accept-loss", "--ca-file", tmp_path / "ca.pem", "--state", tmp_path / "mine")
-    del named["registry"]
+    del named["registry"], named["cells_files"]
     assert (given[3], named) == (tmp_path / "mine", {"verify": str(tmp_path / "ca.pem"), "accept_loss": True})
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/ca.pem")
     _, (_, named) = served()

@@ -15,7 +15,7 @@ from yarn_plugin.journal.records import JournalError, RecordFile
 
 KIND = replace(BUILT_IN.kinds["share"], name="mine")
 RICHER = replace(
-    BUILT_IN, kinds={**BUILT_IN.kinds, "mine": KIND}, policies={**BUILT_IN.policies, "fair": max_min}
+    BUILT_IN, kinds={**BUILT_IN.kinds, "mine": KIND}, policies={**BUILT_IN.policies, "even": max_min}
 )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def write(path, pool):
 @pytest.mark.parametrize(
     ("pool", "registry", "said"),
     [
-        (replace(SQL, policy="fair"), BUILT_IN, "pool sql: policy 'fair': .*max_min"),
+        (replace(SQL, policy="even"), BUILT_IN, "pool sql: policy 'even': .*max_min"),
         (replace(SQL, controller="mine"), BUILT_IN, "pool sql: controller 'mine': .*share"),
         (
             replace(SQL, controller="mine"),
@@ -65,13 +65,13 @@ def test_a_journal_with_an_unknown_controller_is_refused_and_left_unchanged(tmp_
 def test_an_input_that_was_not_decided_on_is_not_lost_by_starts_without_its_controller():
     journal = UncompactedJournal()
     intake = open_intake(journal, VirtualClock(1000.0), RICHER)
-    intake.take(Configured((replace(SQL, policy="fair"),)))
+    intake.take(Configured((replace(SQL, policy="even"),)))
     intake.compact()
     intake.take(NodesChanged((node(1),), ()))
     # The process ended before it had decided.
     journal.rewrite(*[record for record in journal.read() if record["kind"] != "decision" or record["seq"] == 1])
     for _ in range(3):
-        with pytest.raises(JournalError, match="policy 'fair'"):
+        with pytest.raises(JournalError, match="policy 'even'"):
             open_intake(journal, VirtualClock(1000.0), BUILT_IN)
     again = open_intake(journal, VirtualClock(1000.0), RICHER)
     assert (again.skipped, list(again.state.cluster.nodes)) == (0, [node(1).id])
