@@ -71,7 +71,7 @@ class RandomPlans:
         # What is dropped here is not replaced or kept here.
         keep = [one for one in keep if one.key not in {other.key for other in drop}]
         places = [] if any(seen.leases[one.key].leaving for one in keep) else self._places(draw, seen, leases, count)
-        return Plan(withdraw, tuple(keep), tuple(reclass), tuple(drop), tuple(places))
+        return Plan(withdraw=withdraw, keep=tuple(keep), reclass=tuple(reclass), drop=tuple(drop), place=tuple(places))
 
     def _places(self, draw, seen, leases, count):
         places, holdings = [], []

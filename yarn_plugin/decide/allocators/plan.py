@@ -136,7 +136,7 @@ class Wake:
     at: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """See the module, and rule 3 of the contract. `idle`: why cells stay free, by cell; None: as the last one said."""
 
