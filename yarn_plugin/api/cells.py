@@ -8,13 +8,16 @@ from pathlib import Path
 
 from yarn_plugin.api import wire
 from yarn_plugin.api.refusals import Refused
+from yarn_plugin.cells.changes import change_of
 from yarn_plugin.cells.file import read_cells
-from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
+from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings, lent_gang
 from yarn_plugin.decide.allocators.cells_report import CellsReport
+from yarn_plugin.decide.allocators.happenings import name_of
 from yarn_plugin.decide.leases.settings import LedgerSettings
-from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import Reconfigured, reconfigure
+from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import reconfigure
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import RunningGang
-from yarn_plugin.decide.state import State
+from yarn_plugin.decide.pools.ledger import LedgerState
+from yarn_plugin.decide.state import PoolState, State
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.files import write
 from yarn_plugin.model.share import Pool
@@ -27,17 +30,31 @@ CellsFiles = Mapping[str, Path]
 
 @dataclass(frozen=True, slots=True)
 class CellsPool:
-    """A pool of virtual clusters, with what runs on its cells."""
+    """A pool of virtual clusters, with what runs on its cells.
+
+    `owners`: the job of each GPU that the scheduler inside a virtual cluster leases, by the name of its gang there.
+    """
 
     pool: Pool
     settings: BuddyCellsSettings
     report: CellsReport
+    owners: Mapping[str, str]
 
     @property
     def running(self) -> list[RunningGang]:
-        """The gangs, in the order in which they keep their cells."""
+        """The gangs, in the order in which they keep their cells, by names that users know."""
         gangs = sorted(self.report.gangs, key=lambda gang: (-gang.held_priority, gang.number))
-        return [gang.running for gang in gangs]
+        return [self._named(gang.running) for gang in gangs]
+
+    def _named(self, gang: RunningGang) -> RunningGang:
+        owner = self.owners.get(gang.request.gang)
+        return gang if owner is None else replace(gang, request=replace(gang.request, gang=_lent_name(gang, owner)))
+
+    @property
+    def jobs(self) -> dict[str, str]:
+        """The jobs of gangs in `running` that are parts of one, by gang."""
+        named = ((gang.running, self.owners.get(gang.name)) for gang in self.report.gangs)
+        return {_lent_name(gang, owner): owner for gang, owner in named if owner is not None}
 
     def with_cells(self, where: str, path: Path) -> Pool:
         """The pool with the cells of another file.
@@ -69,7 +86,23 @@ def find_pool(state: State, name: str) -> CellsPool:
     settings, kept = _settings(pool), state.pool_states.get(name)
     if settings is None or kept is None or not isinstance(kept.report, CellsReport):
         raise Refused(503, "pool", name, "has not begun yet; retry later")
-    return CellsPool(pool, settings, kept.report)
+    return CellsPool(pool, settings, kept.report, _owners(kept, kept.report))
+
+
+def _owners(kept: PoolState, report: CellsReport) -> dict[str, str]:
+    leases = kept.state.ledger.leases.values() if isinstance(kept.state, LedgerState) else ()
+    names = {gang.name for gang in report.gangs}
+    return {
+        gang: name_of(lease.claim)
+        for lease in (entry.leased for entry in leases)
+        for gang in (lent_gang(lease.key, gpu) for gpu in lease.cells)
+        if gang in names
+    }
+
+
+def _lent_name(gang: RunningGang, owner: str) -> str:
+    (pod,) = gang.pods
+    return f"{owner} on {pod.node}[{','.join(pod.leaves)}]"
 
 
 def _settings(pool: Pool) -> BuddyCellsSettings | None:
@@ -83,6 +116,7 @@ def cells(found: CellsPool, file: Path | None) -> wire.Cells:
         text = None if file is None else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         text = None
+    jobs = found.jobs
     gangs = [
         wire.RunningGang(
             gang=one.request.gang,
@@ -97,6 +131,7 @@ def cells(found: CellsPool, file: Path | None) -> wire.Cells:
             leaf_type=one.request.leaf_type,
             pinned=one.request.pinned,
             lazy=one.request.lazy,
+            job=jobs.get(one.request.gang, ""),
         )
         for one in found.running
     ]
@@ -104,16 +139,17 @@ def cells(found: CellsPool, file: Path | None) -> wire.Cells:
     return wire.Cells(pool=found.pool.name, file=name, text=text, gangs=gangs, bad_nodes=list(found.report.bad_nodes))
 
 
-def change(found: CellsPool, changed: Pool) -> wire.CellsChange:
+def describe_change(found: CellsPool, changed: Pool) -> wire.CellsChange:
     """What the changed pool means for what runs."""
     settings = _settings(changed)
     assert settings is not None
-    after: Reconfigured = reconfigure(settings.cells, found.running, found.report.bad_nodes)
-    lost = {*after.downgraded, *after.unleased}
+    after = reconfigure(settings.cells, found.running, found.report.bad_nodes)
+    change = change_of(after, [gang.request.gang for gang in found.running], found.jobs)
     return wire.CellsChange(
-        downgraded=list(after.downgraded),
-        outside=list(after.unleased),
-        unchanged=sum(1 for gang in found.running if gang.request.gang not in lost),
+        downgraded=list(change.downgraded),
+        outside=list(change.outside),
+        restarted=list(change.restarted),
+        unchanged=change.unchanged,
         in_s=settings.notice_s if after.downgraded else 0.0,
     )
 

@@ -448,7 +448,7 @@ class _Deciding:
         self.resting[name] = self._seen.at + self._settings.retry_s
         self._wake.append(Wake(name, self.resting[name]))
 
-    # Allocators inside virtual clusters. A GPU of theirs is a gang of one leaf, `prod:<key>@<GPU>`.
+    # Allocators inside virtual clusters. A GPU of theirs is a gang of one leaf (`lent_gang`).
 
     def open(self, allocators: Mapping[str, Allocator], pool: Callable[[Cluster, str], VirtualPool]) -> None:
         """Let the allocators inside see what is so now."""
@@ -513,7 +513,7 @@ class _Deciding:
             claim, pairs = pod.claim, {gpu: (found[leaves[gpu]], leaves[gpu]) for gpu in pod.gpus}
             bound.append({gpu: self.gpus[leaf] for gpu, (leaf, _) in pairs.items()})
             for leaf, virtual in pairs.values():
-                gang = f"{pod.name}@{self.gpus[leaf]}"
+                gang = lent_gang(pod.name, self.gpus[leaf])
                 request = Request(gang, name, max(0, claim.priority), ((1, 1),))
                 for victim in self._mechanism.hold(request, (leaf, virtual)):
                     self._evict(victim, Evicted(claim.app, claim.job, name, claim.priority))
@@ -546,7 +546,7 @@ class _Deciding:
 
     def _lent_gangs(self, name: str, gpus: Iterable[str]) -> Iterator[Gang]:
         for gpu in gpus:
-            if (gang := self.cluster.gangs.get(f"{name}@{gpu}")) is not None:
+            if (gang := self.cluster.gangs.get(lent_gang(name, gpu))) is not None:
                 yield gang
 
     def unbind(self, name: str, gpus: Iterable[str]) -> None:
@@ -605,7 +605,7 @@ class _Deciding:
 
     def _renamed(self, names: Mapping[VirtualCell, str]) -> Callable[[str, str], str | None]:
         def name(lease: str, gpu: str) -> str | None:
-            gang = self.cluster.gangs.get(f"{lease}@{gpu}")
+            gang = self.cluster.gangs.get(lent_gang(lease, gpu))
             virtual = None if gang is None else gang.placement.virtual
             return None if virtual is None else names.get(virtual[0][0])
 
@@ -874,6 +874,11 @@ class _Deciding:
         reasons += [guest.idle for guest in self._guests.values() if guest.idle not in (None, Idle.NOT_WANTED)]
         reason = Idle.QUOTA if Idle.QUOTA in reasons else reasons[0] if reasons else Idle.NOT_WANTED
         return self._seen.everywhere(reason)
+
+
+def lent_gang(lease: str, gpu: str) -> str:
+    """The name of the gang that a GPU is which the scheduler inside a virtual cluster leases. `lease`: its key."""
+    return f"{lease}@{gpu}"
 
 
 def _number(placed: Placed | None) -> int:
