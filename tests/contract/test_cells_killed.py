@@ -35,6 +35,10 @@ PHASES = ("journaled", "signalled", "gone")
 FAULTS = ("arbiter", "manager", "master of the victim", "master of the gang", "node")
 
 
+def host_of(gpu):
+    return gpu.partition("/")[0].partition(":")[0]
+
+
 class World(LedgerWorld):
     """Two racks of two nodes of four GPUs. `running`: the containers, by GPU; `masters`: the applications whose master
     runs. `strike`: what happens in which phase; None once it has."""
@@ -99,13 +103,13 @@ class World(LedgerWorld):
             yield Container(f"container_{app}_master", "masters:8041", MASTER, True)
         for gpu, (name, owner) in self.running.items():
             if owner == app:
-                yield Container(name, gpu.partition("/")[0], Resources.of({"vcores": 1, GPU: 1}), False)
+                yield Container(name, NODES[host_of(gpu)].id, Resources.of({"vcores": 1, GPU: 1}), False)
 
     def run_containers(self):
         """Masters start a container on each GPU that they lease; the victim's stops none by itself."""
         for entry in self.state.ledger.leases.values():
             for gpu in entry.gpus if entry.is_started and entry.app in self.masters else ():
-                is_here = gpu.partition(":")[0] not in self.lost
+                is_here = host_of(gpu) not in self.lost
                 if is_here and gpu not in entry.leased.leaving and self.running.get(gpu, ("", ""))[1] != entry.app:
                     assert gpu not in self.running, f"{gpu} is used twice"
                     self.number += 1
@@ -134,8 +138,8 @@ class World(LedgerWorld):
                 self.away = True
                 self.back += [(1, lambda: self.take(ManagerLost("no connection"))), (AWAY_S, self.return_manager)]
             case "node":
-                self.lost = {next(iter(self.victims()))}
-                self.running = {gpu: one for gpu, one in self.running.items() if gpu.partition(":")[0] not in self.lost}
+                self.lost = {min(self.victims())}
+                self.running = {gpu: one for gpu, one in self.running.items() if host_of(gpu) not in self.lost}
                 self.back += [(1, self.lose_node), (AWAY_S, self.return_node)]
             case _:
                 app = self.low if "victim" in self.fault else self.high
@@ -146,7 +150,7 @@ class World(LedgerWorld):
     def victims(self):
         """The nodes of the leases that are revoked."""
         leases = self.state.ledger.leases.values()
-        return {gpu.partition(":")[0] for entry in leases for gpu in entry.leased.leaving}
+        return {host_of(gpu) for entry in leases for gpu in entry.leased.leaving}
 
     def start_arbiter(self):
         self.dead = False
