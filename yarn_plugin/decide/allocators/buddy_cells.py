@@ -213,7 +213,7 @@ class BuddyCells:
 
     def report(self, state: BuddyCellsState) -> CellsReport:
         """Who holds which leaves, for other threads."""
-        return self._reports.of(state.cells.cluster, state.placed, _number)
+        return self._reports.of(state.cells.cluster, lambda name: _number(state.placed.get(name)))
 
     def propose(self, state: BuddyCellsState, seen: Seen, what: What) -> tuple[BuddyCellsState, Plan]:
         """Learn what happened, then place whatever fits."""
