@@ -28,7 +28,7 @@ ALL = "all"
 
 COLUMNS_OF_CELLS = (
     "policy", "virtual cluster", "#ended", "#mean wait min", "#later", "#later min", "#worst min", "#preempted",
-    "#lost GPU h", "#in use",
+    "#lost GPU h", "#in use", "#fragmentation",
 )  # fmt: skip
 COLUMNS_OF_SIDES = ("policy", "user", "#ended", "#mean JCT s", "#worst 1% s", "#on GPUs", "#in use", "#spread")
 
@@ -91,7 +91,8 @@ def simulate_jobs(
         order: Order = "low_priority" if options.low_priority else "fifo"
 
         def simulate(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
-            return simulate_cells(policy, registry, spec, workload.jobs, order, on_ended)
+            keeps_holdings = report_file is not None
+            return simulate_cells(policy, registry, spec, workload.jobs, order, on_ended, keeps_holdings)
 
     else:
         if cluster_file is None:
@@ -171,7 +172,7 @@ def _by_tenant(outcome: JobsOutcome) -> list[tuple[str, list[JobOutcome]]]:
 def _record(workload_file: Path, run: _Run, tenant: str, its: Figures) -> dict[str, Any]:
     """A row of `--json`."""
     of_all = {"utilisation": run.outcome.utilisation, "progress_spread": run.outcome.progress_spread,
-              "wall_s": run.wall_s} if tenant == ALL else {}  # fmt: skip
+              "fragmentation": run.outcome.fragmentation, "wall_s": run.wall_s} if tenant == ALL else {}  # fmt: skip
     return {"policy": run.policy, "workload": workload_file.stem, "tenant": tenant, **asdict(its), **of_all}
 
 
@@ -180,6 +181,7 @@ def _row_of_cells(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:
         run.policy, tenant, f"{its.jobs:,}", _shown(its.mean_wait_s, 60), f"{its.later or 0:,}",
         _shown(its.later_s, 60), _shown(its.worst_later_s, 60), f"{its.preempted:,}", _shown(its.lost_gpu_s, 3600),
         f"{run.outcome.utilisation:.0%}" if tenant == ALL else "",
+        f"{run.outcome.fragmentation:.0%}" if tenant == ALL else "",
     )  # fmt: skip
 
 

@@ -35,8 +35,9 @@ def simulate_cells(
     jobs: Sequence[Job],
     order: Order,
     on_ended: Callable[[int], None] = lambda count: None,
+    keeps_holdings: bool = False,
 ) -> JobsOutcome:
-    """Simulate jobs in virtual clusters. `order`: which jobs of each claim."""
+    """Simulate jobs in virtual clusters. `order`: which jobs of each claim. `keeps_holdings`: see `JobSimulation`."""
     assured = {name: gpus_of(spec, name) for name in spec.clusters}
     allocator: str
     settings: object
@@ -56,6 +57,7 @@ def simulate_cells(
                         (assured[name],),
                         order,
                         count,
+                        keeps_holdings,
                     )
                 )
                 done += len(mine)
@@ -74,7 +76,7 @@ def simulate_cells(
     # Under other policies than cells there is no opportunistic work.
     order = "fifo" if order == "low_priority" and allocator != "cells" else order
     machines = (sum(assured.values()),)
-    return _run(allocator, settings, registry, topology_of(spec), jobs, machines, order, on_ended)
+    return _run(allocator, settings, registry, topology_of(spec), jobs, machines, order, on_ended, keeps_holdings)
 
 
 def simulate_sides(
@@ -104,7 +106,8 @@ def _run(
     machines: tuple[int, ...],
     order: Order,
     on_ended: Callable[[int], None],
+    keeps_holdings: bool = False,
 ) -> JobsOutcome:
     parameters = LedgerSettings(allocator, settings, grace_s=0.0, place_within_s=0.0)
     pool = Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters)
-    return JobSimulation(pool, registry, cells, jobs, machines, order, on_ended).run()
+    return JobSimulation(pool, registry, cells, jobs, machines, order, on_ended, keeps_holdings).run()
