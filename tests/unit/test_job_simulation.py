@@ -159,6 +159,14 @@ def test_the_command_compares_cells_with_quotas_and_private_clusters(simulate, t
     assert 0 < fragmentation["cells"] <= 1
 
 
+def test_the_command_counts_what_virtual_clusters_gain_by_exchange(simulate):
+    code, said, rows = simulate("--policy", "cells", "--vcs", DATA / "cells.toml", "--exchange",
+                                "--workload", DATA / "trace.csv")  # fmt: skip
+    assert code == 0 and "taken GPU h" in said.out
+    gains = [row for row in rows if row["policy"] == "exchange"]
+    assert [(row["tenant"], row["gain"], row["later"]) for row in gains] == [("a", 0.0, 0), ("b", 0.0, 0)]
+
+
 def test_the_command_reads_workloads_of_the_allox_authors(simulate):
     code, _, rows = simulate("--policy", "allox", "--cluster", DATA / "nodes.toml", "--alpha", "1",
                              "--workload", DATA / "sides.txt")  # fmt: skip
@@ -174,6 +182,8 @@ CELLS = ("--vcs", DATA / "cells.toml")
     [
         ((*CELLS, "--policy", "themis", "--workload", DATA / "trace.csv"),
          "--policy 'themis': choose one of capacity, cells, fair, fifo, private, quota"),
+        ((*CELLS, "--exchange", "--low-priority", "--workload", DATA / "trace.csv"),
+         "--exchange '': must be without --low-priority"),
         ((*CELLS, "--f", "0.5", "--workload", DATA / "trace.csv"),
          "--f 0.5: must be left out: for training workloads only"),
         (("--policy", "allox", "--workload", DATA / "sides.txt"), "--cluster '': must be a file of nodes"),
