@@ -179,8 +179,9 @@ def job(name, tenant, *sizes, **more):
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_eviction_goes_on_whatever_fails_in_whichever_phase(fault, phase):
-    cells = BuddyCellsSettings(spec(prod={"rack": 1}, research={"node": 2}))
+@pytest.mark.parametrize("inside", [{}, {"prod": "fifo"}], ids=["alone", "hosting"])
+def test_an_eviction_goes_on_whatever_fails_in_whichever_phase(inside, fault, phase):
+    cells = BuddyCellsSettings(spec(prod={"rack": 1}, research={"node": 2}), inside=inside)
     at = World(LedgerWorld.of("cells", *NODES.values(), settings=cells, grace_s=GRACE_S).stage).begin(fault, phase)
     at.take(JobsDeclared(at.low, tuple(job(f"low-{number}", "research", 4, priority=-1) for number in range(4))), 0.01)
     for _ in range(5):

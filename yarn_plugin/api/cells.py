@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from yarn_plugin.api import wire
@@ -14,10 +15,11 @@ from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings, lent_g
 from yarn_plugin.decide.allocators.cells_report import CellsReport
 from yarn_plugin.decide.allocators.happenings import name_of
 from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.state import Entry
 from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import reconfigure
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import RunningGang
 from yarn_plugin.decide.pools.ledger import LedgerState
-from yarn_plugin.decide.state import PoolState, State
+from yarn_plugin.decide.state import State
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.files import write
 from yarn_plugin.model.share import Pool
@@ -28,17 +30,14 @@ CellsFiles = Mapping[str, Path]
 """The cells files of pools, by the pool's name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CellsPool:
-    """A pool of virtual clusters, with what runs on its cells.
-
-    `owners`: the job of each GPU that the scheduler inside a virtual cluster leases, by the name of its gang there.
-    """
+    """A pool of virtual clusters, with what runs on its cells. `leases`: of its ledger."""
 
     pool: Pool
     settings: BuddyCellsSettings
     report: CellsReport
-    owners: Mapping[str, str]
+    leases: Mapping[str, Entry]
 
     @property
     def running(self) -> list[RunningGang]:
@@ -46,15 +45,23 @@ class CellsPool:
         gangs = sorted(self.report.gangs, key=lambda gang: (-gang.held_priority, gang.number))
         return [self._named(gang.running) for gang in gangs]
 
-    def _named(self, gang: RunningGang) -> RunningGang:
-        owner = self.owners.get(gang.request.gang)
-        return gang if owner is None else replace(gang, request=replace(gang.request, gang=_lent_name(gang, owner)))
-
-    @property
+    @cached_property
     def jobs(self) -> dict[str, str]:
         """The jobs of gangs in `running` that are parts of one, by gang."""
-        named = ((gang.running, self.owners.get(gang.name)) for gang in self.report.gangs)
+        named = ((gang.running, self._owners.get(gang.name)) for gang in self.report.gangs)
         return {_lent_name(gang, owner): owner for gang, owner in named if owner is not None}
+
+    @cached_property
+    def _owners(self) -> dict[str, str]:
+        """The job of each GPU that the scheduler inside a virtual cluster leases, by the gang's name in the report."""
+        names = {gang.name for gang in self.report.gangs}
+        leased = ((entry.leased, gpu) for entry in self.leases.values() for gpu in entry.leased.cells)
+        gangs = ((lent_gang(lease.key, gpu), lease.claim) for lease, gpu in leased)
+        return {gang: name_of(claim) for gang, claim in gangs if gang in names}
+
+    def _named(self, gang: RunningGang) -> RunningGang:
+        owner = self._owners.get(gang.request.gang)
+        return gang if owner is None else replace(gang, request=replace(gang.request, gang=_lent_name(gang, owner)))
 
     def with_cells(self, where: str, path: Path) -> Pool:
         """The pool with the cells of another file.
@@ -86,18 +93,8 @@ def find_pool(state: State, name: str) -> CellsPool:
     settings, kept = _settings(pool), state.pool_states.get(name)
     if settings is None or kept is None or not isinstance(kept.report, CellsReport):
         raise Refused(503, "pool", name, "has not begun yet; retry later")
-    return CellsPool(pool, settings, kept.report, _owners(kept, kept.report))
-
-
-def _owners(kept: PoolState, report: CellsReport) -> dict[str, str]:
-    leases = kept.state.ledger.leases.values() if isinstance(kept.state, LedgerState) else ()
-    names = {gang.name for gang in report.gangs}
-    return {
-        gang: name_of(lease.claim)
-        for lease in (entry.leased for entry in leases)
-        for gang in (lent_gang(lease.key, gpu) for gpu in lease.cells)
-        if gang in names
-    }
+    assert isinstance(kept.state, LedgerState), "the controller of a pool with cells is a ledger"
+    return CellsPool(pool, settings, kept.report, kept.state.ledger.leases)
 
 
 def _lent_name(gang: RunningGang, owner: str) -> str:
@@ -116,7 +113,6 @@ def cells(found: CellsPool, file: Path | None) -> wire.Cells:
         text = None if file is None else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         text = None
-    jobs = found.jobs
     gangs = [
         wire.RunningGang(
             gang=one.request.gang,
@@ -131,7 +127,7 @@ def cells(found: CellsPool, file: Path | None) -> wire.Cells:
             leaf_type=one.request.leaf_type,
             pinned=one.request.pinned,
             lazy=one.request.lazy,
-            job=jobs.get(one.request.gang, ""),
+            job=found.jobs.get(one.request.gang, ""),
         )
         for one in found.running
     ]

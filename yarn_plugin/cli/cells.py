@@ -13,6 +13,7 @@ from yarn_plugin import console
 from yarn_plugin.api import wire
 from yarn_plugin.cells.answers import answer_lines, jobs_of
 from yarn_plugin.cells.cases import read_case
+from yarn_plugin.cells.cell_map import map_lines
 from yarn_plugin.cells.changes import Change, change_of
 from yarn_plugin.cells.discovery import find_cells, render
 from yarn_plugin.cells.file import read_cells
@@ -246,15 +247,19 @@ def _spare(state: ChainState, level: int, free: Sequence[int]) -> int:
 
 @cells.command()
 @_ASKED_FILE
+@click.option(
+    "--map", "is_map", is_flag=True, help="A line for each node and a letter for each GPU, instead of a tree."
+)
 @_RUNNING
 @pool_options
 @json_option
-def show(file: Path | None, running_file: Path | None, pool: AskedPool, json_file: Path | None) -> None:
+def show(file: Path | None, is_map: bool, running_file: Path | None, pool: AskedPool, json_file: Path | None) -> None:
     """Show the cells as a tree: which are free, who holds which, and which are bad.
 
     Without FILE, the cells of a running arbiter; this needs the administrator's token. Cells that are free as a whole
     are one line. Then each virtual cluster: the cells of its quota, how many are in use, and how many are bad or doomed
-    (nothing healthy is left for them).
+    (nothing healthy is left for them). With --map, one letter for each GPU, and how many nodes cannot take a guaranteed
+    pod of all their GPUs, since guaranteed work holds some (fragmentation).
 
     \b
     Example:
@@ -262,17 +267,21 @@ def show(file: Path | None, running_file: Path | None, pool: AskedPool, json_fil
     """
     source = read_source(file, running_file, pool)
     cluster, jobs = source.build().allocator.cluster, source.work.jobs()
-    for state in cluster.chains.values():
-        console.out.print(f"chain {state.chain.name}")
-        for top in cluster.forest.tops(state.chain.name):
-            for line in _tree(top, 1, jobs):
-                console.out.print(line)
+    for line in map_lines(cluster) if is_map else _trees(cluster, jobs):
+        console.out.print(line, soft_wrap=True)
     rows = [row for name in cluster.virtual for row in _quota_rows(cluster, name)]
     columns = ("virtual cluster", "chain", "type", "#cells", "#in use", "#bad")
     console.out.print(console.table(None, columns, rows))
     if json_file is not None:
         gangs = [as_json(record_of(gang), jobs.get(gang.name, "")) for gang in cluster.gangs.values()]
         console.write_json(json_file, {"gangs": gangs, "bad_nodes": cluster.bad_hosts()})
+
+
+def _trees(cluster: Cluster, jobs: Mapping[str, str]) -> Iterator[str]:
+    for state in cluster.chains.values():
+        yield f"chain {state.chain.name}"
+        for top in cluster.forest.tops(state.chain.name):
+            yield from _tree(top, 1, jobs)
 
 
 def _tree(cell: PhysicalCell, depth: int, jobs: Mapping[str, str]) -> Iterator[str]:
