@@ -54,6 +54,13 @@ def test_a_lent_node_is_taken_back_at_once():
     assert found["a"].taken == found["b"].given == 80.0, "and lent once more when b's job has ended"
 
 
+def test_small_jobs_share_a_borrowed_node_and_use_what_gets_free_there():
+    hour = 3600
+    jobs = [job(0, "a", 0, 8, 20 * hour), *(job(number, "a", 1, 4, 2 * hour) for number in (1, 2, 3))]
+    found = exchanged({"a": 1, "b": 1}, [*jobs, job(4, "a", 2, 1, 4 * hour)])
+    assert (found["a"].taken, found["a"].lost) == (3 * 8.0 + 4.0, 0.0), "two at 1 h, the others at 3 h"
+
+
 def test_a_job_whose_turn_comes_goes_on_if_it_has_whole_nodes():
     hour = 3600
     whole = exchanged({"a": 1, "b": 1}, [job(0, "a", 0, 8, 3 * hour), job(1, "a", 1, 8, 10 * hour)])

@@ -420,10 +420,9 @@ def plan(new: Path, running_file: Path | None, pool: AskedPool, json_file: Path 
     Example:
       yarn-plugin cells plan new.toml --token-file arbiter/admin.token
     """
-    where = f"file {str(new)!r}"
-    spec = read_cells(where, new)
+    spec = _cluster(new).spec
     work = read_work(running_file, pool)
-    after = Source(where, spec, work).build()
+    after = Source(f"file {str(new)!r}", spec, work).build()
     change = change_of(after, [gang.gang for gang in work.gangs], work.jobs())
     for line in change.lines():
         console.out.print(line, soft_wrap=True)

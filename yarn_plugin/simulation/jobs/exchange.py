@@ -143,7 +143,8 @@ class _Exchange:
         wanted: dict[tuple[str, int], deque[list[JobOutcome]]] = {}
         requests: list[CellRequest] = []
         for tenant, waiting in self._waiting.items():
-            for cells, jobs in _packed(waiting.values(), self._size, sum(offers.values())):
+            in_order = [waiting[number] for number in sorted(waiting)]
+            for cells, jobs in _packed(in_order, self._size, sum(offers.values())):
                 requests.append(CellRequest(tenant, cells))
                 wanted.setdefault((tenant, cells), deque()).append(jobs)
         matches, self._surplus = exchange(requests, offers, self._surplus, self._size)
@@ -177,7 +178,9 @@ class _Exchange:
         if at >= run.began_at + run.job.run_s:
             self._starts[run.job.number] = run.began_at
         for node in run.nodes:
-            gpu_hours = node.jobs.pop(run.job.number) * hours
+            gpus = node.jobs.pop(run.job.number)
+            node.free += gpus
+            gpu_hours = gpus * hours
             if is_lost:
                 self._lost[node.taker] += gpu_hours
             else:
