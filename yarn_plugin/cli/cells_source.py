@@ -63,7 +63,7 @@ def pool_options(command: Command) -> Command:
         return command(*arguments, pool=AskedPool(arbiter, token_file, verify, pool), **more)
 
     name = click.option("--pool", metavar="NAME", help="The pool.  [default: the only one that has virtual clusters]")
-    return arbiter_options(name(call))  # type: ignore[arg-type, return-value]
+    return arbiter_options(name(call))  # type: ignore[return-value]
 
 
 def running_option(default: str) -> Callable[[Command], Command]:

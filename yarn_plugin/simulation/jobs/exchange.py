@@ -77,7 +77,7 @@ class _Exchange:
         self._nodes: dict[str, list[_Node]] = {name: [] for name in private}
         """By giver, in the order in which they were lent."""
         self._starts: dict[int, float] = {}
-        self._given, self._taken, self._lost = Counter[str](), Counter[str](), Counter[str]()
+        self._given, self._taken, self._lost = (dict.fromkeys(private, 0.0) for _ in range(3))
 
     def run(self) -> list[Exchanged]:
         jobs = [job for outcome in self._private.values() for job in outcome.ended]
