@@ -54,6 +54,14 @@ def test_a_lent_node_is_taken_back_at_once():
     assert found["a"].taken == found["b"].given == 80.0, "and lent once more when b's job has ended"
 
 
+def test_another_free_node_takes_the_place_of_one_that_its_owner_needs():
+    hour = 3600
+    jobs = [job(0, "a", 0, 8, 20 * hour), job(1, "a", 1, 8, 10 * hour), job(2, "b", 3 * hour, 8, hour)]
+    found = exchanged({"a": 1, "b": 1, "c": 1}, [*jobs, job(3, "c", 0, 1, 60)])
+    assert (found["a"].taken, found["a"].lost) == (80.0, 0.0)
+    assert (found["b"].given, found["c"].given) == (2 * 8.0, 8 * 8.0)
+
+
 def test_small_jobs_share_a_borrowed_node_and_use_what_gets_free_there():
     hour = 3600
     jobs = [job(0, "a", 0, 8, 20 * hour), *(job(number, "a", 1, 4, 2 * hour) for number in (1, 2, 3))]

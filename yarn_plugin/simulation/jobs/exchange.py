@@ -4,8 +4,9 @@ Each tenant's jobs run as in its private cluster; beside that, every hour, nodes
 jobs of others that wait (`mechanisms.cell_exchange`). The paper leaves open what happens at the end; we decide so that
 no job starts later than without exchange:
 
-- A lent node is taken back at once when the private schedule of its owner needs it. The jobs on it have lost their
-  work, and wait again. Until then a loan goes on from hour to hour.
+- A loan goes on from hour to hour until the private schedule of the owner needs the node. Then a node of another tenant
+  that is free takes its place, without a job being moved: nodes are alike, and cells are bound to them when they are
+  used. If there is none, the node is taken back at once; the jobs on it have lost their work, and wait again.
 - A job whose turn comes while it runs on whole borrowed nodes goes on: they are swapped for the nodes that it would
   have got. One that shares a node starts again on its own GPUs.
 - What a job that ran early would have used later stays with its tenant.
@@ -45,12 +46,15 @@ class Exchanged:
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """A lent node. `jobs`: GPUs of each job on it."""
+    """A lent node. `jobs`: GPUs of each job on it. `since`: when its present giver began to lend it;
+    `earlier`: givers before, from when until when."""
 
     giver: str
     taker: str
+    since: float
     free: int
     jobs: Counter[int] = field(default_factory=Counter)
+    earlier: list[tuple[str, float, float]] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
@@ -117,10 +121,26 @@ class _Exchange:
         """A tenant's own jobs use more nodes, or fewer; those lent last are taken back first."""
         self._used[tenant] += change
         while self._used[tenant] + len(self._nodes[tenant]) > self._private[tenant].nodes:
-            for number in list(self._nodes[tenant][-1].jobs):
+            node = self._nodes[tenant][-1]
+            if self._replace_giver(node, at):
+                continue
+            for number in list(node.jobs):
                 run = self._running[number]
                 self._leave(run, at, is_lost=True)
                 self._waiting[run.job.tenant][number] = run.job
+
+    def _replace_giver(self, node: _Node, at: float) -> bool:
+        """Let the tenant that has given least of those with a free node lend this one from now on."""
+        others = [name for name in self._private if name not in (node.giver, node.taker) and self._free(name) > 0]
+        if not others:
+            return False
+        self._pay_back(node, at)
+        self._nodes[node.giver].remove(node)
+        node.earlier.append((node.giver, node.since, at))
+        node.giver, node.since = min(others, key=lambda name: (self._surplus.get(name, 0.0), name)), at
+        self._nodes[node.giver].append(node)
+        self._charge(node, self._size * (-at % HOUR_S) / HOUR_S)
+        return True
 
     def _take_turn(self, at: float, job: JobOutcome) -> None:
         self._waiting[job.tenant].pop(job.number, None)
@@ -150,7 +170,7 @@ class _Exchange:
         matches, self._surplus = exchange(requests, offers, self._surplus, self._size)
         for match in matches:
             tenant = match.request.tenant
-            nodes = tuple([_Node(giver, tenant, self._size) for giver in match.givers])
+            nodes = tuple([_Node(giver, tenant, at, self._size) for giver in match.givers])
             for node in nodes:
                 self._nodes[node.giver].append(node)
             for job in wanted[tenant, match.request.cells].popleft():
@@ -162,6 +182,10 @@ class _Exchange:
     def _charge(self, node: _Node, gpu_hours: float) -> None:
         self._surplus[node.giver] = self._surplus.get(node.giver, 0.0) + gpu_hours
         self._surplus[node.taker] = self._surplus.get(node.taker, 0.0) - gpu_hours
+
+    def _pay_back(self, node: _Node, at: float) -> None:
+        """The rest of the hour."""
+        self._charge(node, -self._size * (-at % HOUR_S) / HOUR_S)
 
     def _begin(self, job: JobOutcome, nodes: tuple[_Node, ...], at: float) -> _Run:
         del self._waiting[job.tenant][job.number]
@@ -184,12 +208,12 @@ class _Exchange:
             if is_lost:
                 self._lost[node.taker] += gpu_hours
             else:
-                self._given[node.giver] += gpu_hours
+                for giver, start, end in (*node.earlier, (node.giver, node.since, at)):
+                    self._given[giver] += gpus * max(0.0, end - max(start, run.began_at)) / HOUR_S
                 self._taken[node.taker] += gpu_hours
             if not node.jobs:
                 self._nodes[node.giver].remove(node)
-                # The rest of the hour is paid back.
-                self._charge(node, -self._size * (-at % HOUR_S) / HOUR_S)
+                self._pay_back(node, at)
 
     def _exchanged(self, name: str, outcome: JobsOutcome) -> Exchanged:
         all_hours = sum(job.gpus * job.run_s for job in outcome.ended) / HOUR_S
