@@ -148,8 +148,8 @@ def _submit(
     applications.submit(request.manager, app, request.app.name, checked.queue, checked.partition, master)
     registered = _registered(arbiter, request.app, checked.pool, app)
     undo.callback(_tried, f"{registered.app} is still registered", arbiter.deregister, registered.app)
-    if request.app.jobs:
-        arbiter.declare_jobs(registered.app, request.app.jobs)
+    if jobs := request.app.declared_jobs:
+        arbiter.declare_jobs(registered.app, jobs)
     done = prepared.model_copy(
         update={
             "yarn_app": app,

@@ -92,7 +92,7 @@ class Search:
         put, check = self._agent.put, self._fence.check
         self._driver = Driver(master, previous, self._submission, launches, put, lambda: self._agent.state, check)
         token = (self._folder.root / submissions.ARBITER_TOKEN).read_text().strip()
-        translation = Translation(self._agent.journal_time)
+        translation = Translation(self._agent.journal_time, self._app.sharing is not None)
         most_gpus = self._app.trial_count * self._app.gpus_per_trial.max
         self._link = ArbiterLink(self._submission.arbiter, token, translation, put, check, answers, most_gpus)
         begun = self._begin(launches)
