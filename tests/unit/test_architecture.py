@@ -108,6 +108,7 @@ PUBLISHED = (
     "yarn_plugin.observe.queue_tree",
     "yarn_plugin.report",
     "yarn_plugin.serving",
+    "yarn_plugin.sharing",
     "yarn_plugin.simulation.application",
     "yarn_plugin.simulation.leasing",
     "yarn_plugin.simulation.training.apps",
