@@ -37,6 +37,7 @@ PURE = (
     "themis_agent.communication.schedule",
     "themis_agent.communication.search",
     "themis_agent.yarn.containers",
+    "themis_agent.yarn.hosting",
     "themis_agent.yarn.outbox",
 )
 """Rooms without input, output, time or threads: they decide, and the same inputs give the same decisions."""

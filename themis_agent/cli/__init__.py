@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from themis_agent.cli import communication, interference, searching, watching, yarn
+from themis_agent.cli import communication, doctor, interference, searching, watching, yarn
 from yarn_plugin import console
 
 
@@ -37,6 +37,7 @@ for _command in (
     watching.logs,
     communication.communication,
     interference.interference,
+    doctor.doctor,
 ):
     cli.add_command(_command)
 

@@ -184,7 +184,7 @@ def _prepared(checked: Checked, given: tuple[LocalResource, ...]) -> tuple[Submi
         arbiter=ArbiterAccess(url="", app=""),
         python=python,
         compiled_for=(str(sys.implementation.cache_tag), platform.machine()),
-        container=ContainerSize(memory_mb=app.memory_mb, vcores=app.vcores),
+        container=ContainerSize(memory_mb=app.memory_mb * app.trials_on_gpu, vcores=app.vcores * app.trials_on_gpu),
         environment={
             "PYTHONPATH": f"{{{{PWD}}}}/{CODE}:{{{{PWD}}}}/{PACKAGES}",
             SCRIPT_PATH: f"{{{{PWD}}}}/{CODE}",
