@@ -50,22 +50,26 @@ class Finding:
 
 def probe(environment: Mapping[str, str] = os.environ) -> MachineFacts:
     """Look at this machine. Changes nothing."""
-    pipes = Path(environment.get("CUDA_MPS_PIPE_DIRECTORY", MPS_PIPES))
-    path = environment.get("PATH")
-    mps = {"has_mps": shutil.which("nvidia-cuda-mps-control", path=path) is not None, "runs_mps": _is_mps_in(pipes)}
-    program = shutil.which("nvidia-smi", path=path)
+    pipes, path = Path(environment.get("CUDA_MPS_PIPE_DIRECTORY", MPS_PIPES)), environment.get("PATH")
+    gpus, problem = _listed(shutil.which("nvidia-smi", path=path))
+    has_mps = shutil.which("nvidia-cuda-mps-control", path=path) is not None
+    return MachineFacts(gpus, problem, has_mps, _is_mps_in(pipes))
+
+
+def _listed(program: str | None) -> tuple[tuple[Gpu, ...], str]:
+    """The GPUs that nvidia-smi lists, and why there are none."""
     if program is None:
-        return MachineFacts(problem="nvidia-smi is not installed", **mps)
+        return (), "nvidia-smi is not installed"
     try:
         command = [program, f"--query-gpu={_QUERY}", "--format=csv,noheader"]
         listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S).stdout
     except subprocess.CalledProcessError as failed:
         said = " ".join((failed.stdout or failed.stderr or "").split())[:200]
-        return MachineFacts(problem=f"nvidia-smi fails: {said or f'exit code {failed.returncode}'}", **mps)
+        return (), f"nvidia-smi fails: {said or f'exit code {failed.returncode}'}"
     except (OSError, subprocess.SubprocessError) as problem:
-        return MachineFacts(problem=f"nvidia-smi fails: {problem}", **mps)
+        return (), f"nvidia-smi fails: {problem}"
     gpus = tuple(_gpus(listed))
-    return MachineFacts(gpus, "" if gpus else "nvidia-smi lists no GPUs", **mps)
+    return gpus, "" if gpus else "nvidia-smi lists no GPUs"
 
 
 def diagnose(facts: MachineFacts) -> list[Finding]:

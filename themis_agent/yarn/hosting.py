@@ -86,7 +86,7 @@ class Hosting:
 
     def give_up(self, trial: str, epoch: int) -> list[Gone]:
         """Launchers of this attempt whose hosts do not run yet are not to start."""
-        gone = []
+        gone: list[Gone] = []
         for host in self._hosts.values():
             if host.container is None:
                 given_up = _of(host.launchers, trial, epoch)
