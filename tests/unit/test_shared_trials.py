@@ -1,5 +1,6 @@
 """Trials of a search that share GPUs: what is declared, who starts beside whom, what is measured and told."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from themis_agent.agent.settings import Settings
 from themis_agent.app_file import read
 from themis_agent.arbiter_messages import Translation, answer
 from themis_agent.launching import Site, launch_spec
-from themis_agent.local.driver import gpus_here
+from themis_agent.local import driver
 from themis_agent.local.folder import Folder
 from themis_agent.yarn.outbox import Outbox
 from yarn_plugin.model.auction import Release
@@ -20,6 +21,7 @@ from yarn_plugin.toml_files import FileError
 
 THREE = Settings("plain", trials=3, max_steps=30, grace_s=10.0)
 THIRD = "trial-00002"
+SCRIPT = Path(__file__).parents[1] / "data" / "train_quadratic.py"
 
 
 def app(**more):
@@ -71,8 +73,8 @@ def test_as_many_trials_share_a_gpu_as_fit_with_one_at_its_peak(part, trials):
     computing, memory, peak = part
     declared = app(sharing={"computing": computing, "memory": memory, "peak_memory": peak})
     assert declared.trials_on_gpu == trials
-    assert len(gpus_here(2, declared)) == 2 * trials
-    assert {gpu.ordinal for gpu in gpus_here(2, declared)} == {0, 1}
+    assert len(driver.gpus_here(2, declared)) == 2 * trials
+    assert {gpu.ordinal for gpu in driver.gpus_here(2, declared)} == {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -194,3 +196,21 @@ def test_of_two_slowdowns_of_a_job_that_wait_the_later_one_is_sent():
         sent.append(command)
         outbox.done(command)
     assert sent == [SendSlowdown("b", 0.2), SendSlowdown("a", 0.3)]
+
+
+def test_two_trials_train_on_one_gpu_at_once_after_the_first_was_measured_alone(tmp_path):
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    command = f"python {SCRIPT} --rate={{rate}} --step-s=0.15 --beside={beside} --executed={tmp_path / 'executed'}"
+    declared = app(command=command, trials=2, max_steps=25, sharing={"computing": 0.5, "memory": 0.4})
+    folder = Folder(tmp_path / "search")
+    assert driver.run(declared, tmp_path, folder, 1).succeeded
+    events_of = [
+        [json.loads(line) for line in path.read_text().splitlines()]
+        for path in sorted(folder.logs.glob("*/epoch-*/launcher-0.jsonl"))
+    ]
+    (first, second) = events_of
+    assert first[0]["devices"] == second[0]["devices"] == ["0"]
+    measured = next(one["at"] for one in first if one["type"] == "profiled")
+    assert measured <= second[0]["at"] < first[-1]["at"], "beside each other, once the first was measured"
+    assert folder.state().trials[FIRST].alone_step_s is not None
