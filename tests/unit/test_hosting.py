@@ -1,133 +1,168 @@
-"""Hosts of trials that share a GPU: who runs in which container, through all that may happen to it."""
-
-import os
-import threading
+"""Controllers inside a controller: paths, virtual cells, and what a host makes of its children's commands."""
 
 import pytest
-import requests
 
-from themis_agent.service import Launched, listening, service, serving
-from themis_agent.trial.host import Host
-from themis_agent.trial.wire import HostAnswer, HostReport, HostSpec
-from themis_agent.yarn.containers import Gone, Launcher
-from themis_agent.yarn.hosting import IDLE_S, Hosted, Hosting
+from tests.toys import auction
+from tests.toys.registry import TOYS
+from yarn_plugin.decide.pools import hosting
+from yarn_plugin.decide.pools.commands import Ask, Grant, SetTimer, Solve
+from yarn_plugin.decide.pools.controller import Controllers
+from yarn_plugin.decide.pools.hosting import NotItsCellError, Part
+from yarn_plugin.decide.pools.inputs import FromApp, Outcome
+from yarn_plugin.decide.pools.view import View
+from yarn_plugin.decide.state import PoolState
+from yarn_plugin.model.cluster import Use
+from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.share import Claim, Holding, Lease, Pool
+from yarn_plugin.model.topology import Cell, Topology
 
-A, B, C = (Launcher(f"trial-0000{number}", 1) for number in range(3))
+HOST = Pool("gpu", "root.gpu", ("yarn.io/gpu",), controller="toy-host")
 
-
-def running(*launchers):
-    """A host with its container, and these launchers."""
-    hosting = Hosting()
-    for number, launcher in enumerate(launchers):
-        host, container, is_new = hosting.want(launcher, "n1/0")
-        assert (container, is_new) == (None, number == 0)
-    hosting.started(host, "c1")
-    return hosting, host
-
-
-def test_launchers_on_parts_of_one_gpu_are_in_one_container():
-    hosting, host = running(A, B)
-    assert hosting.hosted("c1") == Hosted((A, B))
-    assert hosting.want(C, "n1/0") == (host, "c1", False)
-    assert hosting.hosted("c1") == Hosted((A, B, C))
-    assert hosting.want(Launcher("trial-00003", 1), "n1/1")[2], "another GPU has another one"
-    assert hosting.hosted("unknown") is None, "its launchers are left alone"
+CHILDREN = Controllers(TOYS)
 
 
-def test_a_launcher_that_ended_is_gone_and_the_others_run_on():
-    hosting, _ = running(A, B)
-    assert hosting.ended("c1", {A: 3}) == [Gone(A, 3)]
-    assert hosting.ended("c1", {A: 3}) == [], "it is said again and again"
-    assert hosting.hosted("c1") == Hosted((B,))
+def cells(*described):
+    """Cells of (id, level, parent, GPUs, broken)."""
+    return {one[0]: Cell(*one[:3], Resources.of({"yarn.io/gpu": one[3]}), one[4]) for one in described}
 
 
-def test_a_host_ends_when_it_has_been_idle_and_a_later_trial_has_a_new_one():
-    hosting, host = running(A)
-    hosting.ended("c1", {A: 0})
-    hosting.due(10.0)
-    assert hosting.want(B, "n1/0") == (host, "c1", False), "in time"
-    hosting.ended("c1", {B: 0})
-    hosting.due(20.0)
-    hosting.due(20.0 + IDLE_S)
-    assert hosting.hosted("c1") == Hosted((), is_ending=True)
-    assert hosting.want(C, "n1/0")[2]
+CLUSTER = Topology(
+    ("rack", "node", "gpu"),
+    cells(
+        ("r1", "rack", None, 4, False),
+        ("n1", "node", "r1", 2, False),
+        ("n1/gpu-0", "gpu", "n1", 1, False),
+        ("n1/gpu-1", "gpu", "n1", 1, False),
+        ("n2", "node", "r1", 2, True),
+        ("n2/gpu-0", "gpu", "n2", 1, False),
+        ("n2/gpu-1", "gpu", "n2", 1, False),
+    ),
+)
 
 
-def test_a_killed_launcher_is_not_to_run_and_is_gone_when_its_host_says_so():
-    hosting, _ = running(A, B)
-    assert hosting.kill(A.trial, 1) == []
-    assert hosting.hosted("c1") == Hosted((B,))
-    assert hosting.ended("c1", {A: -9}) == [Gone(A, -9)]
+@pytest.mark.parametrize(
+    ("path", "child"),
+    [
+        ("gpu/prod-a#17", "prod-a"),
+        ("gpu/prod-a", "prod-a"),
+        ("gpu/prod-a/inner#3", "prod-a"),
+        ("gpu#17", None),
+        ("gpu", None),
+        ("gpus/prod-a#1", None),
+        ("other/gpu/prod-a#1", None),
+        ("application_1_1", None),
+    ],
+)
+def test_a_path_leads_to_a_child(path, child):
+    assert hosting.child_of("gpu", path) == child
 
 
-def test_a_launcher_whose_host_has_no_container_yet_is_given_up_at_once():
-    hosting = Hosting()
-    hosting.want(A, "n1/0")
-    assert hosting.give_up(A.trial, 1) == [Gone(A)]
-    started, _ = running(A)
-    assert started.give_up(A.trial, 1) == [], "its launcher is told by the agent"
+def test_a_child_is_a_pool_with_a_path_and_parameters_of_its_own():
+    child = hosting.child_pool(HOST, "prod-a", "toy-auction", auction.Settings())
+    assert (child.name, child.controller, child.parameters) == ("gpu/prod-a", "toy-auction", auction.Settings())
+    assert child.queue == HOST.queue
 
 
-def test_all_launchers_are_gone_with_their_host():
-    hosting, host = running(A, B)
-    assert hosting.gone(Gone(host, 137, "lost")) == [Gone(A, 137, "lost"), Gone(B, 137, "lost")]
-    assert hosting.hosted("c1") is None
+def test_a_child_sees_only_its_cells_under_virtual_names():
+    part = Part({"v0": "n1/gpu-1", "v1": "n2/gpu-0", "rack": "r1"})
+    seen = hosting.part_of_topology(CLUSTER, part)
+    assert [(cell.id, cell.level, cell.parent) for cell in seen.cells.values()] == [
+        ("rack", "rack", None),
+        ("v0", "gpu", "rack"),
+        ("v1", "gpu", "rack"),
+    ]
+    assert seen.levels == ("rack", "gpu")
 
 
-def test_a_later_attempt_takes_hosts_over_with_their_launchers():
-    hosting = Hosting()
-    hosts = hosting.adopt({A: ("n1/0", "c1"), B: ("n1/0", "c1"), C: ("n1/1", None)})
-    assert sorted(filter(None, hosts.values())) == ["c1"]
-    assert hosting.hosted("c1") == Hosted((A, B))
-    (lost,) = [host for host, container in hosts.items() if container is None]
-    assert hosting.gone(Gone(lost)) == [Gone(C)]
+def test_what_lies_in_something_broken_or_is_gone_is_broken():
+    seen = hosting.part_of_topology(CLUSTER, Part({"well": "n1/gpu-0", "in broken": "n2/gpu-0", "gone": "n3/gpu-0"}))
+    assert {cell.id: cell.broken for cell in seen.cells.values()} == {"well": False, "in broken": True, "gone": True}
+    assert seen.capacity() == Resources.of({"yarn.io/gpu": 1})
+    assert all(cell.level in seen.levels for cell in seen.cells.values())
 
 
-def test_a_host_asks_its_agent_with_the_token():
-    told = []
-
-    def hosts(name, report):
-        told.append((name, report.ended))
-        return HostAnswer(run=["a.json"], end=True)
-
-    listener = listening("127.0.0.1")
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/hosts/c1"
-    with serving(service(Launched(None, 1, hosts=hosts), "secret"), listener):
-        token = {"Authorization": "Bearer secret"}
-        body = HostReport(ended={"b.json": 3}).model_dump()
-        assert requests.post(url, json=body, timeout=10).status_code == 401
-        assert requests.post(url, json=body, headers=token, timeout=10).json() == {"run": ["a.json"], "end": True}
-        assert requests.post(url, json={"ended": 1}, headers=token, timeout=10).status_code == 400
-    assert told == [("c1", {"b.json": 3})]
+def test_a_part_has_a_cell_once():
+    with pytest.raises(ValueError, match="to one cell"):
+        Part({"a": "n1/gpu-0", "b": "n1/gpu-0"})
 
 
-class Sleeper:
-    """A host whose launchers sleep, and whose agent is this test."""
-
-    def __init__(self, tmp_path, monkeypatch):
-        (tmp_path / "token").write_text("secret")
-        (tmp_path / "token").chmod(0o600)
-        monkeypatch.setattr("themis_agent.trial.host.LAUNCHER", "this")
-        monkeypatch.setattr("themis_agent.trial.host.kill_descendants", lambda: None)
-        monkeypatch.setattr("signal.signal", lambda number, handler: None)
-        spec = HostSpec(
-            name="c1", gpu_lock=str(tmp_path), agent_url="http://localhost:1", agent_address=f"file://{tmp_path}/none",
-            token_file=str(tmp_path / "token"), heartbeat_s=0.05, orphan_s=0.3,
-        )  # fmt: skip
-        self.host = Host(spec, os.pipe()[0])
-
-
-def test_a_host_without_launchers_ends_when_its_agent_stays_away(tmp_path, monkeypatch):
-    host = Sleeper(tmp_path, monkeypatch).host
-    thread = threading.Thread(target=host.run, daemon=True)
-    thread.start()
-    thread.join(20.0)
-    assert not thread.is_alive()
+def test_a_view_shows_a_child_its_claims_and_nothing_of_the_host():
+    mine = Claim("app_1", 1.0, None, Resources(), tenant="ann", pinned="n1/gpu-0", suggested=("n1/gpu-1", "n2"),
+                 yarn_app="application_1", queue="root.gpu.ann")  # fmt: skip
+    other = Claim("app_2", 1.0, None, Resources(), tenant="eve")
+    held = Resources.of({"yarn.io/gpu": 1})
+    view = View(7, capacity=held, topology=CLUSTER, claims=(mine, other), weights={"root.gpu.ann": 1.0},
+                use=(Use("app_1", "n1", held, ("c1",)), Use("app_1", "n2", held, ()), Use("app_2", "n1", held, ())),
+                static=(), waiting=("application_1",), steering=True)  # fmt: skip
+    seen = hosting.part_of_view(view, Part({"node": "n1", "v1": "n1/gpu-1"}), lambda claim: claim.tenant == "ann")
+    assert (seen.seq, seen.steering) == (7, True)
+    (claim,) = seen.claims
+    assert (claim.app, claim.pinned, claim.suggested, claim.queue) == ("app_1", None, ("v1",), None)
+    assert [(one.app, one.node) for one in seen.use] == [("app_1", "node")]
+    assert (seen.weights, seen.waiting, seen.static) == ({}, (), None)
+    assert seen.capacity == seen.topology.capacity()
+    assert "n1" not in repr(seen)
 
 
-@pytest.mark.parametrize("run", [["gone.json"], []])
-def test_a_host_ends_when_it_is_told_to_and_nothing_is_left(tmp_path, monkeypatch, run):
-    host = Sleeper(tmp_path, monkeypatch).host
-    answers = [HostAnswer(run=run), HostAnswer(run=None), HostAnswer(run=[], end=True)]
-    monkeypatch.setattr(host, "_ask", lambda: answers.pop(0) if len(answers) > 1 else answers[0])
-    assert host.run() == 0
+def test_a_child_sees_what_is_held_on_a_node_that_yarn_names_with_its_port():
+    held = Resources.of({"yarn.io/gpu": 1})
+    cells = {"n1": Cell("n1", "node", None, held), "n2:8042": Cell("n2:8042", "node", None, held)}
+    view = View(topology=Topology(("node",), cells), claims=(Claim("app_1", 1.0, None, Resources()),),
+                use=(Use("app_1", "n1:8041", held, ("c1",)), Use("app_1", "n2:8042", held, ("c2",))))  # fmt: skip
+    seen = hosting.part_of_view(view, Part({"first": "n1", "second": "n2:8042"}), lambda claim: True)
+    assert [(one.node, one.containers) for one in seen.use] == [("first", ("c1",)), ("second", ("c2",))]
+
+
+def lease(cell):
+    return Lease("gpu/a#1", "app_1", "", 0, (Holding(cell, "yarn.io/gpu"),))
+
+
+def test_a_grant_names_the_hosts_cells_once_it_leaves_the_host():
+    part = Part({"v0": "n1/gpu-0"})
+    grant = Grant("gpu/a#2", "app_1", (lease("v0"),))
+    assert hosting.outward(grant, part) == Grant("gpu/a#2", "app_1", (lease("n1/gpu-0"),))
+    ask = Ask("gpu/a#3", "app_1", auction.Question(1), 9.0)
+    assert hosting.outward(ask, part) is ask
+
+
+@pytest.mark.parametrize("cell", ["n1/gpu-0", "n2/gpu-0", "v1"])
+def test_a_child_names_no_cell_but_its_own(cell):
+    with pytest.raises(NotItsCellError, match=f"cell '{cell}': .* v0"):
+        hosting.outward(Grant("gpu/a#2", "app_1", (lease(cell),)), Part({"v0": "n1/gpu-0"}))
+
+
+def test_a_childs_commands_and_timers_come_back_as_the_hosts_to_give():
+    child = hosting.child_pool(HOST, "a", "toy-auction", auction.Settings(("v0",), ask_s=1.0))
+    view = View(claims=(Claim("app_1", 1.0, None, Resources()),))
+    kept, given = hosting.advance_child(child, CHILDREN, None, view, 10.0)
+    assert given == [Ask("gpu/a#1", "app_1", auction.Question(1), 11.0)]
+    assert hosting.child_timer(child, kept) == SetTimer("gpu/a", 11.0)
+    kept, given = hosting.advance_child(
+        child, Controllers(TOYS), kept, view, 10.5, [FromApp("app_1", auction.Answer(1, 1))]
+    )
+    (solve,) = given
+    assert (type(solve), solve.id) == (Solve, "gpu/a#2")
+    assert hosting.child_timer(child, kept) == SetTimer("gpu/a", None)
+    done = Outcome(solve.id, "done", auction.allocate(solve.problem))
+    kept, (grant,) = hosting.advance_child(child, CHILDREN, kept, view, 10.6, [done])
+    assert grant.leases[0].holdings == (Holding("v0", "yarn.io/gpu"),)
+
+
+def test_a_message_on_which_a_child_raises_is_refused_and_whatever_else_stops_it_alone():
+    child = hosting.child_pool(HOST, "a", "toy-auction", auction.Settings(("v0",)))
+    view = View(claims=(Claim("app_1", 1.0, None, Resources()),))
+    kept, _ = hosting.advance_child(child, CHILDREN, None, view, 10.0)
+    with pytest.raises(RuntimeError, match="provoked by a message"):
+        hosting.advance_child(child, CHILDREN, kept, view, 10.1, [FromApp("app_1", auction.Provoke())])
+    kept, _ = hosting.advance_child(
+        child, Controllers(TOYS), kept, view, 10.1, [FromApp("app_1", auction.Provoke("ViewChanged"))]
+    )
+    kept, (stopped,) = hosting.advance_child(child, CHILDREN, kept, View(), 10.2)
+    assert stopped.pool == "gpu/a"
+    assert hosting.child_timer(child, kept) == SetTimer("gpu/a", stopped.retry_at)
+
+
+def test_the_weights_of_all_children_are_one_wish():
+    one, two = PoolState("x", None, weights=(("q.b", 1.0), ("q.a", 2.0))), PoolState("x", None)
+    three = PoolState("x", None, weights=(("q.c", 3.0),))
+    assert hosting.wanted_weights([one, two, three]) == (("q.a", 2.0), ("q.b", 1.0), ("q.c", 3.0))
