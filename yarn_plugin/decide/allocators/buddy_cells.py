@@ -325,6 +325,9 @@ class _Deciding:
             ask=tuple(hosted.ask),
             solve=tuple(hosted.solve),
             wake=(*hosted.wake, *self._wake),
+            hold=tuple(hosted.hold),
+            accept=tuple(hosted.accept),
+            record=tuple(hosted.record),
             idle=self._idle(),
         )
 
