@@ -1,15 +1,23 @@
 """The auction as an allocator: rounds through the ledger, end to end."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.lease_world import World, node, row
 from tests.ledger_world import LedgerWorld
 from tests.small_cells import HOSTS, spec
 from tests.toys.registry import TOYS
+from yarn_plugin.decide.allocators.auction import Auction
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
+from yarn_plugin.decide.allocators.happenings import Changed
+from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import Configured, Deregistered, JobsDeclared, ManagerLost, ManagerReached
+from yarn_plugin.decide.leases.book import LeasesSeen
+from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.pools.commands import Ask, CancelRevoke, Grant, LeaseEnded, Offer, Renew, Revoke
+from yarn_plugin.decide.pools.ledger import cells_of_pool
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model import share
 from yarn_plugin.model.auction import Bid, Estimate
@@ -100,6 +108,23 @@ def test_a_part_of_a_lease_that_is_still_being_vacated_stays_revoked_when_the_re
     assert world.stage.pool_state().failure is None
     assert not world.sent(CancelRevoke)
     assert len(world.sent(Renew)) > 1
+
+
+def test_a_lease_on_a_node_that_breaks_while_it_goes_on_is_revoked_and_the_node_is_not_offered():
+    world = started()
+    a = world.arrive("a", rho=2.0, rows=(row(1.0, 2),))
+    world.wait(10.0)
+    state, settings = world.stage.state(), world.stage.intake.state.pools[-1].parameters
+    topology = world.stage.intake.state.cells
+    broken = {name: replace(cell, broken=True) for name, cell in topology.cells.items()}
+    cells = cells_of_pool(replace(topology, cells=broken), settings)
+    leases = LeasesSeen(state.ledger.leases)
+    seen = Seen(1100.0, 1, cells, {(a, ""): state.ledger.claims[0]}, leases, Occupancy(cells, {}))
+    after, plan = Auction(settings.settings).propose(state.allocated, seen, Changed((), ("n1",)))
+    (drop,) = plan.drop
+    assert (drop.cause.kind, set(leases[drop.key].cells)) == ("node-lost", {"n1/0", "n1/1"})
+    assert not plan.ask
+    assert not Auction(settings.settings).propose(after, seen, Changed((), ()))[1].place
 
 
 # Inside a virtual cluster.

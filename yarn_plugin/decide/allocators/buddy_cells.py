@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from yarn_plugin.decide.allocators import Allocator, AllocatorKind
+from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.cells_report import CellsReport, Reports
 from yarn_plugin.decide.allocators.happenings import (
@@ -935,11 +936,10 @@ def _allocator(scheduler: str, settings: BuddyCellsSettings, kinds: Mapping[str,
 
 
 def _inside_settings(kind: AllocatorKind, settings: BuddyCellsSettings) -> Any:
-    """The parameters of an allocator inside a virtual cluster: its own defaults, but for the length of leases."""
-    if kind.parameters is None:
-        return None
-    has_leases = any(one.name == "lease_s" for one in fields(kind.parameters))
-    return kind.parameters(lease_s=settings.inside_lease_s) if has_leases else kind.parameters()
+    """The parameters of an allocator inside a virtual cluster: its defaults, and how long the auction leases."""
+    if kind.parameters is AuctionSettings:
+        return AuctionSettings(lease_s=settings.inside_lease_s)
+    return None if kind.parameters is None else kind.parameters()
 
 
 def _overtime_s(settings: BuddyCellsSettings, kinds: Mapping[str, AllocatorKind]) -> float:

@@ -8,9 +8,11 @@ from yarn_plugin.decide.allocators.plan import Ask, Drop, Hold, Holding, Keep, P
 from yarn_plugin.decide.allocators.seen import Leased
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.pools import commands
+from yarn_plugin.decide.pools.lease.leases import revoke
 from yarn_plugin.decide.pools.lease.state import Held
 from yarn_plugin.decide.pools.lease.turn import Repeatable, Turn
 from yarn_plugin.model import share
+from yarn_plugin.model.causes import NodeLost
 from yarn_plugin.model.resources import GPU
 
 
@@ -33,13 +35,22 @@ class LedgerTurn(Turn):
         """The ledger does it."""
 
     def take_leases(self, leases: Mapping[str, Leased]) -> None:
-        """Learn what became of the leases since the last call."""
+        """Learn what became of the leases since the last call.
+
+        The ledger has ended those of broken cells. Inside a virtual cluster one may go on, where not all of a node is
+        broken: it is revoked, since nothing new can be leased there.
+        """
         for key, held in list(self.state.leases.items()):
             leased = leases.get(key)
             if leased is None:
                 self.remove_lease(held)
             elif _is_other(held, leased):
                 self.set_lease(_as_leased(held, leased))
+        for held in [] if self.index.is_checked else list(self.state.leases.values()):
+            gone = [gpu for gpu in held.staying if gpu not in self.inventory.places]
+            if gone:
+                revoke(self, held.lease.id, gone, NodeLost(gone[0].partition("/")[0]))
+        self.index.is_checked = True
 
     def is_starting(self, leases: Mapping[str, Leased]) -> bool:
         """Whether the ledger, which has these leases, will start one that this call adds at once."""
