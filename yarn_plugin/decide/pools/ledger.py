@@ -14,6 +14,7 @@ from yarn_plugin.decide.allocators.cells import Cells, cells_of
 from yarn_plugin.decide.allocators.happenings import ClaimKey, What
 from yarn_plugin.decide.allocators.plan import Plan, PlanError
 from yarn_plugin.decide.allocators.seen import Seen
+from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.leases import ends, excess, handover, losses, open_commands, room
 from yarn_plugin.decide.leases.book import Book, Changes, LeasesSeen
@@ -24,7 +25,7 @@ from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.leases.state import Ledger, Problem, key_of
 from yarn_plugin.decide.pools import inputs
-from yarn_plugin.decide.pools.commands import Accept, Command, Hold, RecordRound, SetTimer, Solve
+from yarn_plugin.decide.pools.commands import Accept, Command, Hold, SetTimer, Solve
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, TimerDue
 from yarn_plugin.decide.pools.lease.settings import check_disjoint
