@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from yarn_plugin.decide.allocators import Allocator, AllocatorKind
+from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.cells_report import CellsReport, Reports
 from yarn_plugin.decide.allocators.happenings import (
@@ -74,6 +75,8 @@ from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
+from yarn_plugin.decide.pools.lease import refusal
+from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import Cause, CellsReconfigured, Evicted, QuotaReduced
 from yarn_plugin.model.journaled import Mutable, Tagged
@@ -325,6 +328,9 @@ class _Deciding:
             ask=tuple(hosted.ask),
             solve=tuple(hosted.solve),
             wake=(*hosted.wake, *self._wake),
+            hold=tuple(hosted.hold),
+            accept=tuple(hosted.accept),
+            record=tuple(hosted.record),
             idle=self._idle(),
         )
 
@@ -930,9 +936,28 @@ def _has_defaults(kind: AllocatorKind) -> bool:
 def _allocator(scheduler: str, settings: BuddyCellsSettings, kinds: Mapping[str, AllocatorKind]) -> Allocator:
     """The allocator inside a virtual cluster, by its own name or by that of its lease policy."""
     if scheduler in kinds:
-        kind = kinds[scheduler]
-        return kind.make(None if kind.parameters is None else kind.parameters(), kinds)
+        return kinds[scheduler].make(_inside_settings(kinds[scheduler], settings), kinds)
     return JobRounds(JobRoundsSettings(scheduler, settings.inside_lease_s))
+
+
+def _inside_settings(kind: AllocatorKind, settings: BuddyCellsSettings) -> Any:
+    """The parameters of an allocator inside a virtual cluster: its defaults, and how long the auction leases."""
+    if kind.parameters is AuctionSettings:
+        return AuctionSettings(lease_s=settings.inside_lease_s)
+    return None if kind.parameters is None else kind.parameters()
+
+
+def _overtime_s(settings: BuddyCellsSettings, kinds: Mapping[str, AllocatorKind]) -> float:
+    """What the allocators inside need."""
+    inside = [kinds[scheduler] for scheduler in settings.inside.values() if scheduler in kinds]
+    return max((kind.overtime_s(_inside_settings(kind, settings), kinds) for kind in inside), default=0.0)
+
+
+def _check_answer(state: BuddyCellsState, app: str, message: object) -> None:
+    """Check an answer to an auction inside a virtual cluster."""
+    for guest in state.guests.values():
+        if isinstance(guest.allocated, LeaseState) and any(key[0] == app for key in guest.claims):
+            refusal.check(guest.allocated, app, message)
 
 
 def _leaf_gpus(cells: Cells, cluster: Cluster) -> dict[PhysicalCell, str]:
@@ -970,6 +995,8 @@ KIND = AllocatorKind(
         "cells.report/1": CellsReport,
     },
     parameters=BuddyCellsSettings,
-    messages=frozenset({"lease.estimate"}),
+    messages=frozenset({"lease.estimate", "lease.bid"}),
+    check=_check_answer,
+    overtime_s=_overtime_s,
 )
 """HiveD."""
