@@ -46,6 +46,8 @@ class ScriptEndedError(Exception):
 class UnreadableScriptError(QoopError):
     """A script's file cannot be read."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Manner:

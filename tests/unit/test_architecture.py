@@ -44,6 +44,7 @@ PURE = (
 PURE_TOO = (
     "yarn_plugin.errors",
     "yarn_plugin.quantities",
+    "yarn_plugin.spelling",
     "yarn_plugin.validation",
     "qoop.errors",
     "themis_agent.errors",
@@ -306,6 +307,7 @@ def test_the_client_drags_in_nothing_of_the_service(house):
         "errors",
         "model.resources",
         "quantities",
+        "spelling",
         "validation",
     )
     assert seen == {f"yarn_plugin.{part}" for part in parts}
