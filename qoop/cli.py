@@ -228,9 +228,9 @@ def status(everything: bool, json_file: Path | None) -> None:
     \b
     Example:  qoop status
 
-    Shows for each query of qoop submit its progress by the latest estimate, its plan, the stages that have finished,
-    its share in slots, its time, and the estimate before it began. Below, why running queries have their share. The
-    last 100 queries are kept; those with --deploy-mode cluster are not shown.
+    Shows for each query of qoop submit, run, shell and server its progress by the latest estimate, its plan, the
+    stages that have finished, its share in slots, its time, and the estimate before it began. Below, why running
+    queries have their share. The last 100 queries are kept; those with --deploy-mode cluster are not shown.
     """
     from qoop.status import show_status
 

@@ -40,8 +40,6 @@ log = logging.getLogger("yarn_plugin.arbiter")
 class ListenError(ReportedError):
     """The service cannot listen at its address."""
 
-    exit_code = 2
-
 
 def limits_in_force(section: LimitsSection) -> Limits:
     """The configured limits, reduced to what the file descriptors of this process allow."""

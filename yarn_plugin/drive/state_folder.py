@@ -21,8 +21,6 @@ SECRETS = ("secret", "admin.token", "scrape.token")
 class StateError(ReportedError):
     """The state folder cannot be used."""
 
-    exit_code = 2
-
 
 def make_private(state_dir: Path) -> None:
     """Create the state folder; make it and all files written from now on private.
