@@ -24,11 +24,12 @@ ONLY_SPARK_KNOWS = re.compile(r"\$\{|_metadata\b|\bIDENTIFIER\s*\(", re.IGNORECA
 FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*([A-Za-z]+)\b", re.DOTALL)
 
 FIRST_WORDS = frozenset(
-    """ADD ALTER ANALYZE BEGIN CACHE CALL CLEAR COMMENT COMMIT CREATE DECLARE DELETE DESC DESCRIBE DFS DROP EXECUTE
-    EXPLAIN EXPORT FROM GRANT IMPORT INSERT LIST LOAD LOCK MAP MERGE MSCK REDUCE REFRESH REPAIR REPLACE RESET REVOKE
-    ROLLBACK SELECT SET SHOW START TABLE TRUNCATE UNCACHE UNLOCK UPDATE USE VALUES WITH""".split()  # noqa: SIM905 - one a line would be a page
+    """ADD ALTER ANALYZE BEGIN CACHE CALL CLEAR CLOSE COMMENT COMMIT CONVERT COPY CREATE DECLARE DELETE DESC
+    DESCRIBE DFS DROP EXECUTE EXPLAIN EXPORT FETCH FROM GENERATE GRANT IMPORT INSERT LIST LOAD LOCK MAP
+    MERGE MSCK OPEN OPTIMIZE REDUCE REFRESH REORG REPAIR REPLACE RESET RESTORE REVOKE ROLLBACK SELECT SET
+    SHOW START TABLE TRUNCATE UNCACHE UNDROP UNLOCK UPDATE USE VACUUM VALUES WITH""".split()  # noqa: SIM905 - one a line would be a page
 )
-"""The words with which Spark's statements begin."""
+"""The words with which statements of Spark, and of table formats that extend it, begin."""
 
 
 def check_job(job: Job, flags: SparkFlags, environment: Mapping[str, str]) -> None:
@@ -59,7 +60,11 @@ def check_text(text: str) -> None:
     if ";" in text and len(statements := statements_of(text)) > 1:
         raise SubmissionError(f"query: {len(statements)} statements; must be exactly one; `qoop run` runs scripts")
     first = FIRST_WORD.match(text)
-    if first is not None and first[1].upper() not in FIRST_WORDS and (meant := near(first[1].upper(), FIRST_WORDS)):
+    if (
+        first is not None
+        and first[1].upper() not in FIRST_WORDS
+        and (meant := near(first[1].upper(), FIRST_WORDS, 0.8))
+    ):
         raise BadInputError("query: the first word", first[1], f"begins no statement{meant}")
 
 
