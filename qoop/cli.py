@@ -1,6 +1,5 @@
 """The command `qoop`."""
 
-import math
 import os
 import sys
 from collections.abc import Callable
@@ -63,7 +62,7 @@ def cli() -> None:
     """
 
 
-@cli.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
+@cli.command(cls=PassThroughCommand, takes_file=True, context_settings=console.CONTEXT)
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS] (QUERY.sql | -e SQL)")
 @click.option("-e", "--execute", "text", metavar="SQL", help="Text of the query, instead of QUERY.sql.")
 @click.option("--name", help="Name of the application.  [default: the start of the query]")
@@ -99,7 +98,7 @@ def cli() -> None:
 )
 @click.option(
     "--slots",
-    type=click.FloatRange(0, min_open=True),
+    type=console.Number(0, min_open=True),
     help="Without an arbiter: how many slots plans are made for. Spark is not limited to them: use --num-executors, or "
     "--master 'local[N]'.  [default: Spark's default parallelism, or the most that dynamic allocation may reach]",
 )
@@ -112,14 +111,14 @@ def cli() -> None:
 )
 @click.option(
     "--hysteresis",
-    type=click.FloatRange(0, 1),
+    type=console.Number(0, 1),
     default=0.15,
     help="Fraction of the remaining time that a switch must save. 0.15: switch only if the new plan ends at least 15 % "
     "earlier.  [default: 0.15]",
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
+    type=console.Number(0, MAX_TIMEOUT_S, min_open=True),
     metavar="SECONDS",
     help="Stop the query if it runs for longer, not counting Spark's start; it then fails.  [default: no limit]",
 )
@@ -229,9 +228,9 @@ def status(everything: bool, json_file: Path | None) -> None:
     \b
     Example:  qoop status
 
-    Shows for each query of qoop submit its progress by the latest estimate, its plan, the stages that have finished,
-    its share in slots, its time, and the estimate before it began. Below, why running queries have their share. The
-    last 100 queries are kept; those with --deploy-mode cluster are not shown.
+    Shows for each query of qoop submit, run, shell and server its progress by the latest estimate, its plan, the
+    stages that have finished, its share in slots, its time, and the estimate before it began. Below, why running
+    queries have their share. The last 100 queries are kept; those with --deploy-mode cluster are not shown.
     """
     from qoop.status import show_status
 
@@ -291,7 +290,7 @@ def status(everything: bool, json_file: Path | None) -> None:
 )
 @click.option(
     "--idle-timeout",
-    type=click.FloatRange(1, 1_000_000),
+    type=console.Number(1, 1_000_000),
     default=3600.0,
     show_default=True,
     metavar="SECONDS",
@@ -313,7 +312,7 @@ def status(everything: bool, json_file: Path | None) -> None:
 )
 @click.option(
     "--drain",
-    type=click.FloatRange(0, 86_400),
+    type=console.Number(0, 86_400),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
@@ -380,12 +379,6 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
     if len(shares) > 1:
         raise SubmissionError(_only_one_share(shares))
     check_share_and_tables(None if given["profile"] is None else Path(given["profile"]), given["tables"])
-    for flag in ("slots", "timeout"):
-        if given[flag] is not None and not math.isfinite(given[flag]):
-            raise BadInputError(f"--{flag}", given[flag], "must be a finite number, such as 4")
-    for flag in ("weight", "hysteresis"):
-        if not math.isfinite(given[flag]):
-            raise BadInputError(f"--{flag}", given[flag], "must be a finite number")
     names = (
         "tables",
         "profile",

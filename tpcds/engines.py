@@ -15,6 +15,7 @@ from tpcds.reference import CachingEngine, DuckDbEngine
 from tpcds.spark_engine import QoopEngine, SparkEngine, spark_session
 from tpcds.suite import NamedEngine
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.validation import one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ REFERENCES = ("spark", "duckdb")
 def check_engine(name: str, switch_every_stage: bool) -> None:
     """Raise `BadInputError` for an unknown engine, or a forced switch on an engine that does not switch plans."""
     if name not in KINDS:
-        raise BadInputError("--engine", name, f"choose one of {', '.join(KINDS)}")
+        raise BadInputError("--engine", name, one_of(KINDS, name))
     if switch_every_stage and not KINDS[name].switches:
         raise BadInputError(
             "--engine", name, "must be qoop with --switch-every-stage; other engines do not switch plans"

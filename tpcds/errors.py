@@ -10,6 +10,8 @@ class TpcdsError(ReportedError):
 class IncompleteDataError(TpcdsError):
     """Tables or files of a data set are missing."""
 
+    exit_code = 2
+
 
 class GenerationError(TpcdsError):
     """The generator failed, or the output directory cannot be used."""

@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -33,6 +34,17 @@ UNLIMITED_WIDTH = 100_000_000
 """The width of output to a file or a pipe, where rows are never wrapped."""
 
 CA_VARIABLE = "REQUESTS_CA_BUNDLE"
+
+
+class Number(click.FloatRange):
+    """The type of an option with a number in a range. NaN, which compares false with any limit, is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{number}: must be a finite number", param, ctx)
+        return number
 
 
 class PlainConsole(Console):

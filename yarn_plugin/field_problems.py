@@ -16,6 +16,7 @@ MAX_VALUE_LENGTH = 200
 Location = tuple[int | str, ...]
 
 _SHORT_NAME = re.compile(r"[\w./-]{1,100}")
+_QUOTED = re.compile(r"'([^']*)'")
 _KEY = "[key]"
 """Pydantic's last step to the key of a table that is wrong itself."""
 
@@ -37,6 +38,8 @@ def field_problems(problem: ValidationError, model: type[BaseModel] | None, valu
             wanted = "required" if kind == "union_tag_not_found" else expectation({**error, "type": kind})
             if kind == "extra_forbidden" and model is not None:
                 wanted += near(str(location[-1]), keys_at(model, error["loc"]))
+            if kind == "literal_error" and isinstance(value, str):
+                wanted += near(value, _QUOTED.findall(error["ctx"]["expected"]))
             found.setdefault((location, shown), []).append(wanted)
     return [_line(f"{_path(location, values)}{shown}", wanted) for (location, shown), wanted in found.items()]
 

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """The end of an error about an unknown name, if a known one is like it; otherwise ""."""
-    found = difflib.get_close_matches(name, list(known), 1)
+def near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """The end of an error about an unknown name, if a known one is like it; otherwise "". `likeness`: from 0 to 1."""
+    found = difflib.get_close_matches(name, list(known), 1, likeness)
     return f"; did you mean {found[0]!r}?" if found else ""

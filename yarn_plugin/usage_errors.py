@@ -8,6 +8,7 @@ from yarn_plugin.spelling import near
 from yarn_plugin.validation import one_of
 
 _WRONG_VALUE = re.compile(r"(?P<value>'.*'|\S+) is not (?:a valid |in the range |one of |').*")
+_NAMES_VALUE = re.compile(r"(?:'[^']*'|-?nan|-?inf): ")
 _WRONG_PATH = re.compile(r"(?:file|directory|path) (?P<value>'.*') (?P<problem>does not exist|is .*)")
 
 
@@ -34,22 +35,25 @@ def _message(error: click.ClickException) -> str:
 def _invalid_value(parameter: click.Parameter, message: str) -> str:
     if found := _WRONG_PATH.fullmatch(message):
         return f" {found['value']}: {found['problem']}"
-    found, expected = _WRONG_VALUE.fullmatch(message), _expectation(parameter)
-    return f" {found['value']}: {expected}" if found and expected else f": {message}"
+    found = _WRONG_VALUE.fullmatch(message)
+    expected = _expectation(parameter, found["value"].strip("'")) if found else None
+    if found and expected:
+        return f" {found['value']}: {expected}"
+    return f" {message}" if _NAMES_VALUE.match(message) else f": {message}"
 
 
 def _name(parameter: click.Parameter) -> str:
     return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
 
 
-def _expectation(parameter: click.Parameter) -> str | None:
+def _expectation(parameter: click.Parameter, given: str) -> str | None:
     match parameter.type:
         case click.IntRange() as kind:
             return f"must be an integer {_range(kind)}"
         case click.FloatRange() as kind:
             return f"must be a number {_range(kind)}"
         case click.Choice() as kind:
-            return one_of(map(str, kind.choices))
+            return one_of(map(str, kind.choices), given)
     return {"integer": "must be an integer", "float": "must be a number"}.get(parameter.type.name)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from yarn_plugin.quantities import count
+from yarn_plugin.spelling import near
 
 _EXPECTED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "missing": lambda context: "required",
@@ -36,6 +37,7 @@ _KINDS = {
     "list": "must be a list",
     "tuple": "must be a list",
     "path": "must be a path",
+    "datetime": "must be a date and time, such as 2017-10-03 10:00:00",
 }
 """By the first word of the error's type, such as `int` of int_parsing and int_from_float."""
 
@@ -53,12 +55,14 @@ def expectation(error: Mapping[str, Any], mapping: str = "table") -> str:
     return _KINDS.get(kind.partition("_")[0]) or str(error["msg"])
 
 
-def one_of(names: Iterable[str]) -> str:
-    """The error for a name that is not among these."""
+def one_of(names: Iterable[str], given: object = None) -> str:
+    """The error for a name that is not among these. `given`: that name, to suggest the one that was probably meant."""
     known = sorted(names)
     if not known:
         return "there is none to choose"
-    return f"must be {known[0]}" if len(known) == 1 else f"choose one of {', '.join(known)}"
+    if len(known) == 1:
+        return f"must be {known[0]}"
+    return f"choose one of {', '.join(known)}{near(given, known) if isinstance(given, str) else ''}"
 
 
 def _plain(bound: Any) -> Any:

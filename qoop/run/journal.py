@@ -57,6 +57,12 @@ _KINDS = ("query", "input", "decision")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+class JournalPathError(QoopError):
+    """No journal can be written at the path that was given."""
+
+    exit_code = 2
+
+
 class JournalFormatError(QoopError):
     """The file contains a record that this version cannot read."""
 
@@ -76,7 +82,7 @@ class QueryJournal:
     event). An input without a decision means that the query ended meanwhile.
 
     Raises:
-        QoopError: the file is not a journal, is in use, or cannot be written.
+        JournalPathError: the file is not a journal, is in use, or cannot be written.
     """
 
     seq = 1
@@ -138,7 +144,7 @@ def check_writable(path: str | Path) -> None:
     """Check, as far as that is possible without writing it, that a journal can be written.
 
     Raises:
-        QoopError: the file is not a journal, or its directory does not exist or cannot be written to.
+        JournalPathError: the file is not a journal, or its directory does not exist or cannot be written to.
     """
     path = Path(path)
     try:
@@ -146,16 +152,16 @@ def check_writable(path: str | Path) -> None:
     except OSError as problem:
         raise _not_writable(path, problem) from None
     if not path.parent.is_dir():
-        raise QoopError(f"--journal {str(path)!r}: no such directory; choose a writable file")
+        raise JournalPathError(f"--journal {str(path)!r}: no such directory; choose a writable file")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise QoopError(f"--journal {str(path)!r}: the directory cannot be written to; choose a writable file")
+        raise JournalPathError(f"--journal {str(path)!r}: the directory cannot be written to; choose a writable file")
 
 
 def remove_earlier(path: str | Path) -> None:
     """Remove an earlier query's journal, if there is one.
 
     Raises:
-        QoopError: the file is not a journal, is in use, or cannot be removed.
+        JournalPathError: the file is not a journal, is in use, or cannot be removed.
     """
     path = Path(path)
     try:
@@ -170,7 +176,7 @@ def _open(path: Path, warn: Callable[[str], None]) -> RecordFile | None:
     """An empty journal that only its owner can read; None if the disk is full.
 
     Raises:
-        QoopError: the file is not a journal, is in use, or cannot be written.
+        JournalPathError: the file is not a journal, is in use, or cannot be written.
     """
     try:
         _remove(path)
@@ -197,13 +203,13 @@ def _check_replaceable(path: Path) -> None:
     if not os.path.lexists(path):
         return
     if path.is_dir():
-        raise QoopError(f"--journal {str(path)!r}: is a directory; choose a file")
+        raise JournalPathError(f"--journal {str(path)!r}: is a directory; choose a file")
     if not path.is_file():
-        raise QoopError(f"--journal {str(path)!r}: not a regular file; choose another file")
+        raise JournalPathError(f"--journal {str(path)!r}: not a regular file; choose another file")
     with path.open("rb") as file:
         first = file.readline()
     if first and not _begins_query_journal(first):
-        raise QoopError(f"--journal {str(path)!r}: not a query journal; choose another file")
+        raise JournalPathError(f"--journal {str(path)!r}: not a query journal; choose another file")
 
 
 def _begins_query_journal(line: bytes) -> bool:
@@ -215,12 +221,12 @@ def _begins_query_journal(line: bytes) -> bool:
     return record is not None and record.get("kind") == "query" and isinstance(record.get("text"), str)
 
 
-def _in_use(path: Path) -> QoopError:
-    return QoopError(f"--journal {str(path)!r}: in use by another query; choose another file")
+def _in_use(path: Path) -> JournalPathError:
+    return JournalPathError(f"--journal {str(path)!r}: in use by another query; choose another file")
 
 
-def _not_writable(path: Path, problem: Exception) -> QoopError:
-    return QoopError(f"--journal {str(path)!r}: {_message(problem)}; choose a writable file")
+def _not_writable(path: Path, problem: Exception) -> JournalPathError:
+    return JournalPathError(f"--journal {str(path)!r}: {_message(problem)}; choose a writable file")
 
 
 def _abandon(records: RecordFile) -> None:

@@ -1,8 +1,10 @@
 """What `qoop status` knows of queries: a small file for each, written by the query while it runs."""
 
 import contextlib
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +12,7 @@ import platformdirs
 import psutil
 from pydantic import BaseModel, ValidationError
 
+from qoop.options import Options
 from qoop.replan.commands import Command, Note, RunAsWritten
 from qoop.replan.events import Event, Planned, ShareChanged, StageFinished
 from qoop.run import wording
@@ -20,6 +23,9 @@ MAX_QUERIES = 100
 """How many queries are kept; beyond that, the oldest are forgotten."""
 
 MAX_TEXT = 200
+
+_numbers = itertools.count()
+"""Of the queries of this process, some of which may begin at once."""
 
 
 class QueryStatus(BaseModel):
@@ -76,7 +82,7 @@ class StatusFile:
             process_began=process.create_time(),
             started=now,
         )
-        self._path = _folder() / f"{int(now * 1000)}-{process.pid}.json"
+        self._path = _folder() / f"{int(now * 1000)}-{process.pid}-{next(_numbers)}.json"
         self._write()
         with contextlib.suppress(OSError):
             delete_oldest(self._path.parent, MAX_QUERIES)
@@ -102,6 +108,15 @@ class StatusFile:
                 return
         self._write()
 
+    def watched(self, options: Options) -> Options:
+        """The options of the query, of which this keeps the status."""
+
+        def watch(told: Event | Command) -> None:
+            options.watch(told)
+            self.show(told)
+
+        return replace(options, watch=watch)
+
     def done(self, outcome: Outcome) -> None:
         """The query has succeeded."""
         self._status.switches, self._status.stages = outcome.counts.switches, outcome.counts.stages
@@ -120,6 +135,20 @@ class StatusFile:
         with contextlib.suppress(OSError, UnicodeError):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write(self._path, self._status.model_dump_json(), PRIVATE_MODE)
+
+
+@contextlib.contextmanager
+def kept_status(name: str, text: str) -> Iterator[StatusFile]:
+    """Within this context a query runs; the caller reports its success. An exception that leaves it is its failure."""
+    status = StatusFile(name, text)
+    try:
+        yield status
+    except Exception as problem:
+        status.failed(next(iter(str(problem).splitlines()), type(problem).__name__))
+        raise
+    except BaseException:
+        status.failed("stopped by a signal")
+        raise
 
 
 def read_statuses() -> list[QueryStatus]:

@@ -67,7 +67,7 @@ def _with_options(command: Command) -> Command:
     return command
 
 
-@click.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
+@click.command(cls=PassThroughCommand, takes_file=True, context_settings=console.CONTEXT)
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS] (SCRIPT | -e SQL)")
 @click.option("-f", "file", metavar="SCRIPT", help="The script, instead of the last argument.")
 @click.option("-e", "text", metavar="SQL", help="Statements, instead of a script.")

@@ -71,9 +71,9 @@ def run_script(
         SubmissionError: the options contradict each other.
         ArbiterError: the arbiter cannot be reached, or refuses.
     """
-    # Before Spark is started, which takes seconds.
-    for path in (*settings.init, *([] if file is None else [file])):
-        read_script(path)
+    if file is not None:
+        # Before Spark is started, which takes seconds.
+        read_script(file)
     with started(settings, flags, access) as runner:
         if file is not None:
             runner.run_file(file)
@@ -89,6 +89,8 @@ def started(settings: ScriptSettings, flags: SparkFlags, access: ArbiterAccess |
     """Within this context an application runs, in which statements can be; its initial files have been run."""
     if flags.is_cluster_mode:
         raise SubmissionError("--deploy-mode cluster: cannot be given; rows are printed here, so the driver runs here")
+    for path in settings.init:
+        read_script(path)
     tell = _quiet if settings.is_silent else _print
     # Py4J and PySpark also log what they raise, with stack traces.
     logging.disable(logging.CRITICAL)

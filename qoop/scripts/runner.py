@@ -22,6 +22,7 @@ from qoop.errors import QoopError
 from qoop.options import Options
 from qoop.parsing.statement import ParsedText
 from qoop.run.query_run import Outcome
+from qoop.run.query_status import kept_status
 from qoop.scripts import hive
 from qoop.scripts.printed import printed_rows
 from qoop.scripts.statements import ScriptStatement, statements_of
@@ -45,6 +46,8 @@ class ScriptEndedError(Exception):
 
 class UnreadableScriptError(QoopError):
     """A script's file cannot be read."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +187,21 @@ class ScriptRunner:
                 self._tell(f"{where}: runs {change}")
             text = as_spark_reads.text
         started = time.monotonic()
-        rows, outcome = self._executed(text)
+        parsed = ParsedText(text, partial(syntax_of, self.spark))
+        if parsed.statement is None or parsed.statement.query is None:
+            rows, outcome = self._executed(parsed, self._options())
+        else:
+            with kept_status(self.spark.sparkContext.appName, text) as status:
+                rows, outcome = self._executed(parsed, status.watched(self._options()))
+                status.done(outcome)
         self.outcomes.append(outcome)
         seconds = time.monotonic() - started
         self._tell(f"{where}: {summary(rows, outcome, seconds)}")
 
-    def _executed(self, text: str) -> tuple[int | None, Outcome]:
+    def _executed(self, parsed: ParsedText, options: Options) -> tuple[int | None, Outcome]:
         """Run a statement and print its rows: how many it had, None if it stores them."""
-        parsed = ParsedText(text, partial(syntax_of, self.spark))
         if parsed.stores_rows:
-            outcome = execute(self.spark, parsed, self._options())
+            outcome = execute(self.spark, parsed, options)
             self._print_header([])
             return None, outcome
         header: list[str] = []
@@ -203,7 +211,7 @@ class ScriptRunner:
             printed = printed_rows(self.spark, frame)
             return printed[0], printed
 
-        (rows, texts), outcome = fetch(self.spark, parsed, self._options(), take)
+        (rows, texts), outcome = fetch(self.spark, parsed, options, take)
         self._print_header(header)
         for printed in texts:
             sys.stdout.write(printed + "\n")

@@ -25,6 +25,7 @@ from qoop.parsing.render import quoted
 from qoop.parsing.statement import ParsedText
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Outcome
+from qoop.run.query_status import kept_status
 from qoop.server.backend import Answer, Statement, Table, TableColumn
 from qoop.server.encoding import schema_of
 from qoop.server.errors import GENERAL_ERROR, ServerError, StatementFailedError
@@ -143,13 +144,19 @@ class ClientSession:
         if not self._shares.is_fixed:
             options = replace(options, feed=lambda: part)
         parsed = ParsedText(statement.text, partial(syntax_of, self._spark))
-        if parsed.stores_rows:
-            outcome = execute(self._spark, parsed, options)
-            answer = Answer(NO_ROWS, None)
+        if parsed.statement is None or parsed.statement.query is None:
+            answer, outcome = self._answer(parsed, options, room)
         else:
-            answer, outcome = self._query(parsed, options, room)
+            with kept_status(self._spark.sparkContext.appName, statement.text) as status:
+                answer, outcome = self._answer(parsed, status.watched(options), room)
+                status.done(outcome)
         _tell(lines, statement.log, outcome)
         return answer
+
+    def _answer(self, parsed: ParsedText, options: Options, room: ResultRoom) -> tuple[Answer, Outcome]:
+        if parsed.stores_rows:
+            return Answer(NO_ROWS, None), execute(self._spark, parsed, options)
+        return self._query(parsed, options, room)
 
     def _query(self, parsed: ParsedText, options: Options, room: ResultRoom) -> tuple[Answer, Outcome]:
         attempts: list[Result] = []

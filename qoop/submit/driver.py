@@ -25,9 +25,7 @@ from qoop.errors import QoopError, QueryFailedError, did_you_mean
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
 from qoop.feedback.profile import ProfileFeed, read_profile
 from qoop.parsing.statement import ParsedText
-from qoop.replan.commands import Command
 from qoop.replan.decision import Rules
-from qoop.replan.events import Event
 from qoop.run.journal import remove_earlier
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Feed, Outcome
@@ -122,12 +120,7 @@ def run(spark: SparkSession, job: Job) -> None:
     if job.tables is not None:
         _show_tables(spark, Path(job.tables), parsed, lines.warn)
     status = StatusFile(job.name, job.text)
-
-    def watch(told: Event | Command) -> None:
-        lines.show(told)
-        status.show(told)
-
-    options = replace(_options(spark, job, lines), watch=watch)
+    options = status.watched(replace(_options(spark, job, lines), watch=lines.show))
     try:
         outcome = _execute(spark, job, parsed, options)
     except BaseException as problem:

@@ -10,13 +10,26 @@ from qoop.errors import RunsAsWrittenError, UnknownColumnError, UnknownTableErro
 from qoop.parsing.query import describe_query
 from qoop.parsing.statement import ParsedText
 from qoop.run.journal import check_writable
+from qoop.scripts.statements import statements_of
 from qoop.submit import kept_catalogue
 from qoop.submit.job import Job, SparkFlags, SubmissionError
 from qoop.tables.folder import FolderCatalogue, unknown_table
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.spelling import near
 
 ONLY_SPARK_KNOWS = re.compile(r"\$\{|_metadata\b|\bIDENTIFIER\s*\(", re.IGNORECASE)
 """Texts with names that only Spark replaces: `${...}`, hidden columns, IDENTIFIER('...')."""
+
+
+FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*([A-Za-z]+)\b", re.DOTALL)
+
+FIRST_WORDS = frozenset(
+    """ADD ALTER ANALYZE BEGIN CACHE CALL CLEAR CLOSE COMMENT COMMIT CONVERT COPY CREATE DECLARE DELETE DESC
+    DESCRIBE DFS DROP EXECUTE EXPLAIN EXPORT FETCH FROM GENERATE GRANT IMPORT INSERT LIST LOAD LOCK MAP
+    MERGE MSCK OPEN OPTIMIZE REDUCE REFRESH REORG REPAIR REPLACE RESET RESTORE REVOKE ROLLBACK SELECT SET
+    SHOW START TABLE TRUNCATE UNCACHE UNDROP UNLOCK UPDATE USE VACUUM VALUES WITH""".split()  # noqa: SIM905 - one a line would be a page
+)
+"""The words with which statements of Spark, and of table formats that extend it, begin."""
 
 
 def check_job(job: Job, flags: SparkFlags, environment: Mapping[str, str]) -> None:
@@ -29,11 +42,30 @@ def check_job(job: Job, flags: SparkFlags, environment: Mapping[str, str]) -> No
         # Its files are on the node of the driver.
         return
     _check_files(job, flags, environment)
+    check_text(job.text)
     parsed = ParsedText(job.text)
     if job.output is not None and parsed.returns_no_rows:
         raise SubmissionError("--output: cannot be given for a statement that itself stores its rows; remove --output")
     if job.tables is not None:
         check_names(parsed, FolderCatalogue(job.tables), job.tables, has_other_tables(flags, environment))
+
+
+def check_text(text: str) -> None:
+    """Check that a text is one statement, and that its first word is not one of Spark's misspelt.
+
+    Raises:
+        SubmissionError: it is several statements.
+        BadInputError: its first word is misspelt.
+    """
+    if ";" in text and len(statements := statements_of(text)) > 1:
+        raise SubmissionError(f"query: {len(statements)} statements; must be exactly one; `qoop run` runs scripts")
+    first = FIRST_WORD.match(text)
+    if (
+        first is not None
+        and first[1].upper() not in FIRST_WORDS
+        and (meant := near(first[1].upper(), FIRST_WORDS, 0.8))
+    ):
+        raise BadInputError("query: the first word", first[1], f"begins no statement{meant}")
 
 
 def _check_files(job: Job, flags: SparkFlags, environment: Mapping[str, str]) -> None:

@@ -14,9 +14,11 @@ WITH_VALUE = frozenset(
 )
 SWITCHES = frozenset({"--supervise", "--verbose", "-v", "--version", "--load-spark-defaults", "--usage-error"})
 
-MASTER = re.compile(r"(?:local(?:\[(?:\*|\d+)(?: *, *\d+)?\])?|local-cluster\[.*\]|yarn|(?:spark|k8s)://.+)")
+MASTER = re.compile(r"(?:local(?:\[(?:\*|0*[1-9]\d*)(?: *, *\d+)?\])?|local-cluster\[.*\]|yarn|(?:spark|k8s)://.+)")
 SIZE = re.compile(r"\d+ *(?:b|k|kb|m|mb|g|gb|t|tb|p|pb)?", re.IGNORECASE)
 SIZES = frozenset({"--driver-memory", "--executor-memory"})
+COUNTS = {"--executor-cores": 1, "--driver-cores": 1, "--total-executor-cores": 1, "--num-executors": 0}
+"""Options with a whole number, and the least that it may be."""
 
 PROPERTIES = {"spark.qoop.plan": ("always", "auto", "never"), "spark.qoop.maxStored": ()}
 """Our own properties, with their values; no values: any."""
@@ -28,14 +30,15 @@ class SparkOptionError(ReportedError):
     exit_code = 2
 
 
-def check_spark_options(words: Sequence[str], own: Collection[str]) -> None:
-    """Check the words that are passed on to spark-submit; the last one may be the file of the query.
+def check_spark_options(words: Sequence[str], own: Collection[str], takes_file: bool = True) -> None:
+    """Check the words that are passed on to spark-submit.
 
     Args:
         own: the command's own options, as which a misspelt one may have been meant.
+        takes_file: the last word may be the file of the query or script.
 
     Raises:
-        SparkOptionError: spark-submit has no such option, or it lacks its value.
+        SparkOptionError: spark-submit has no such option, or it lacks its value; or a word is neither.
         BadInputError: a value that Spark would refuse.
     """
     place = 0
@@ -51,6 +54,11 @@ def check_spark_options(words: Sequence[str], own: Collection[str]) -> None:
         elif name.startswith("--") and name not in SWITCHES:
             similar = near(name, [*own, *WITH_VALUE, *SWITCHES])
             raise SparkOptionError(f"{name}: no such option of qoop or of spark-submit{similar}")
+        elif not name.startswith("-") and not (takes_file and place == len(words) - 1):
+            expected = (
+                "only the last argument is a file" if takes_file else "must be left out; this command takes no file"
+            )
+            raise BadInputError("argument", words[place], expected)
         place += 1
 
 
@@ -60,6 +68,8 @@ def _check_value(name: str, value: str) -> None:
         raise BadInputError(name, value, f"must be local[N], yarn, or the address of a master{similar}")
     if name in SIZES and not SIZE.fullmatch(value.strip()):
         raise BadInputError(name, value, "must be a memory size such as 512m or 2g")
+    if name in COUNTS and not (re.fullmatch(r"[0-9]{1,9}", value) and int(value) >= COUNTS[name]):
+        raise BadInputError(name, value, f"must be a whole number, at least {COUNTS[name]}")
     if name == "--deploy-mode" and value not in ("client", "cluster"):
         raise BadInputError(name, value, f"must be client or cluster{near(value, ['client', 'cluster'])}")
     if name in ("--conf", "-c"):
@@ -74,6 +84,8 @@ def _check_property(option: str, text: str) -> None:
         return
     if key not in PROPERTIES:
         raise BadInputError(option, text, f"qoop has no such property{near(key, PROPERTIES)}")
+    if key == "spark.qoop.maxStored" and not SIZE.fullmatch(value):
+        raise BadInputError(option, text, "must be a size, such as 50g")
     if PROPERTIES[key] and value not in PROPERTIES[key]:
         allowed = PROPERTIES[key]
         raise BadInputError(option, text, f"must be {', '.join(allowed[:-1])} or {allowed[-1]}{near(value, allowed)}")

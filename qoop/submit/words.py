@@ -44,7 +44,7 @@ def arbiter_options(
         click.option("--pool", help="With --arbiter: the pool to join, if there are several."),
         click.option(
             "--weight",
-            type=click.FloatRange(0, 1000, min_open=True),
+            type=console.Number(0, 1000, min_open=True),
             default=1.0,
             help="With --arbiter: weight among the applications in the pool, up to the pool's max_weight.  "
             "[default: 1]",
@@ -62,8 +62,12 @@ def arbiter_options(
 class PassThroughCommand(click.Command):
     """A command that accepts its own options anywhere and collects all other words, unchanged, in `rest`.
 
-    Click alone would parse `-Dexample=1` as `-e` with a value.
+    Click alone would parse `-Dexample=1` as `-e` with a value. `takes_file`: the last word may be a file.
     """
+
+    def __init__(self, *args: Any, takes_file: bool = False, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._takes_file = takes_file
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Separate our options from the other words, then let Click parse ours."""
@@ -83,7 +87,7 @@ class PassThroughCommand(click.Command):
                 name, equals, _ = word.partition("=")
                 (own if equals and name.startswith("--") and name in values else rest).append(word)
         if not {"-h", "--help"} & {*own, *rest}:
-            check_spark_options(rest, values)
+            check_spark_options(rest, values, self._takes_file)
         return super().parse_args(ctx, [*own, "--", *rest])
 
 
@@ -107,18 +111,18 @@ def arbiter_access(given: dict[str, Any]) -> "ArbiterAccess | None":
     """The arbiter to register with; None without one.
 
     Raises:
-        ArbiterError: there is no token for it.
+        ArbiterAccessError: there is no token for it.
     """
     from qoop.submit.registration import ArbiterAccess
-    from yarn_plugin.api.client import ArbiterError, find_token
+    from yarn_plugin.api.client import ArbiterAccessError, find_token
 
     if given["arbiter"] is None:
         return None
     option = f"--arbiter (from {URL_VARIABLE})" if is_arbiter_from_environment() else "--arbiter"
     try:
         token = find_token(given["token_file"])
-    except ArbiterError as problem:
+    except ArbiterAccessError as problem:
         if not is_arbiter_from_environment():
             raise
-        raise ArbiterError(f"{problem}; or unset {URL_VARIABLE} to run without the arbiter") from None
+        raise ArbiterAccessError(f"{problem}; or unset {URL_VARIABLE} to run without the arbiter") from None
     return ArbiterAccess(given["arbiter"], token, given["pool"], given["weight"], given["verify"], option)

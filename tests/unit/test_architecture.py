@@ -45,6 +45,7 @@ PURE = (
 PURE_TOO = (
     "yarn_plugin.errors",
     "yarn_plugin.quantities",
+    "yarn_plugin.spelling",
     "yarn_plugin.validation",
     "qoop.errors",
     "themis_agent.errors",
@@ -308,6 +309,7 @@ def test_the_client_drags_in_nothing_of_the_service(house):
         "errors",
         "model.resources",
         "quantities",
+        "spelling",
         "validation",
     )
     assert seen == {f"yarn_plugin.{part}" for part in parts}

@@ -137,4 +137,4 @@ def test_a_daemon_of_an_ended_cluster_cannot_be_started_alone(run, ended):
 def test_an_unknown_daemon_is_refused_with_the_known_ones(run, ended):
     code, _, err = run("start", "nm-127.0.9.9", "--dir", ended.spec.dir)
     assert code == 2
-    assert "one of rm, nm-127.0.1.1" in err
+    assert "one of nm-127.0.1.1, nm-127.0.1.2" in err

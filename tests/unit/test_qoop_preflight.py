@@ -5,6 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from qoop.cli import cli
+from qoop.submit.preflight import check_text
 from yarn_plugin import console
 
 RECORDER = """#!/bin/sh
@@ -98,3 +99,18 @@ def test_what_only_spark_can_judge_is_left_to_it(folder, words):
 def test_a_server_refuses_an_unknown_option_before_spark_starts(folder, capsys):
     assert console.run(cli, "qoop", ["server", "--listn", "127.0.0.1:0"]) == 2
     assert "--listn: no such option of qoop or of spark-submit; did you mean '--listen'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-- a\n/* b */ ((SELECT 1))",
+        "${statement}",
+        "VACUUM t",
+        "BEGIN SELECT 1; SELECT 2; END",
+        "SELECT ';'",
+        "frobnicate",
+    ],
+)
+def test_texts_that_only_spark_can_judge_are_left_to_it(text):
+    check_text(text)

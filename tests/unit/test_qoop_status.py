@@ -6,10 +6,11 @@ import platformdirs
 import pytest
 
 from qoop.cli import cli
+from qoop.options import Options
 from qoop.replan.events import Planned, ShareChanged
 from qoop.replan.state import QueryCounts
 from qoop.run.query_run import Outcome
-from qoop.run.query_status import MAX_QUERIES, StatusFile, read_statuses
+from qoop.run.query_status import MAX_QUERIES, StatusFile, kept_status, read_statuses
 from yarn_plugin import console
 
 
@@ -63,6 +64,35 @@ def test_a_query_whose_process_has_vanished_was_killed(place):
     [file] = place.glob("*.json")
     file.write_text(file.read_text().replace('"process_began":', '"process_began":1'))
     assert [one.state for one in read_statuses()] == ["killed"]
+
+
+def test_queries_of_one_process_that_begin_at_once_are_told_apart(place):
+    clock = lambda: 1_700_000_000.0  # noqa: E731 - two begin in the same instant
+    StatusFile("shell", "SELECT 1", clock).done(DONE)
+    StatusFile("shell", "SELECT 2", clock).done(DONE)
+    assert sorted(one.text for one in read_statuses()) == ["SELECT 1", "SELECT 2"]
+
+
+def test_a_statement_of_a_script_is_shown_while_it_runs_and_after(place):
+    told = []
+    with kept_status("qoop shell", "SELECT 1") as status:
+        options = status.watched(Options(watch=told.append))
+        options.watch(Planned(12, 3))
+        assert [(one.name, one.state, one.plans) for one in read_statuses()] == [("qoop shell", "running", 12)]
+        status.done(DONE)
+    assert [one.state for one in read_statuses()] == ["done"]
+    assert told == [Planned(12, 3)]
+
+
+@pytest.mark.parametrize(
+    ("problem", "shown"), [(ValueError("no memory"), "no memory"), (KeyboardInterrupt(), "stopped by")]
+)
+def test_a_statement_that_fails_is_shown_with_the_reason(place, problem, shown):
+    with pytest.raises(type(problem)), kept_status("qoop shell", "SELECT 1"):
+        raise problem
+    [known] = read_statuses()
+    assert known.state == "failed"
+    assert shown in known.error
 
 
 def test_spoilt_files_are_left_out_and_old_ones_deleted(place):

@@ -66,7 +66,7 @@ def test_the_token_is_not_in_sparks_environment_where_any_client_could_read_it(m
 
 
 def test_with_an_arbiter_the_server_needs_a_token_of_its_own(capsys):
-    assert console.run(cli, "qoop", ["server", "--arbiter", "http://127.0.0.1:1"]) == 1
+    assert console.run(cli, "qoop", ["server", "--arbiter", "http://127.0.0.1:1"]) == 2
     assert capsys.readouterr().err.startswith("qoop: --token-file: required")
 
 

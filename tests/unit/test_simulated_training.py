@@ -276,8 +276,8 @@ def test_the_command_has_arrivals_share_rounds(tmp_path):
     ("options", "said"),
     [
         (["--policy", "lottery"], "policy 'lottery'"),
-        (["--lease", "soon"], "--lease: 'soon': must be a number of minutes"),
-        (["--seed", "5-1"], "--seed: '5-1': must be numbers"),
+        (["--lease", "soon"], "--lease 'soon': must be a number of minutes"),
+        (["--seed", "5-1"], "--seed '5-1': must be numbers"),
         (["--f", "2"], "--f"),
         (["--lie", "0.3", "--liar", "nobody"], "--liar 'nobody': must be an application of the workload"),
         (["--journal", "x"], "--journal 'x': must be left out"),

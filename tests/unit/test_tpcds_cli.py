@@ -26,7 +26,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("queries --queries 5-1", "--queries '5-1': "),
         ("queries --dialect oracle", "--dialect 'oracle': choose one of duckdb, spark"),
         ("run --queries 0", "--queries '0'"),
-        ("run --engine impala", "--engine 'impala': choose one of qoop, spark, duckdb"),
+        ("run --engine impala", "--engine 'impala': choose one of duckdb, qoop, spark"),
         ("run --compare spark", "--compare 'spark': must be duckdb"),
         ("run --compare oracle", "--compare 'oracle'"),
         ("run --switch-every-stage", "--engine 'spark': must be qoop"),

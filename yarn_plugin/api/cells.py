@@ -88,7 +88,7 @@ def find_pool(state: State, name: str) -> CellsPool:
     known = {pool.name: pool for pool in state.pools if _settings(pool) is not None}
     pool = known.get(name)
     if pool is None:
-        expected = one_of(known) if known else 'no pool has virtual clusters (allocator = "cells")'
+        expected = one_of(known, name) if known else 'no pool has virtual clusters (allocator = "cells")'
         raise Refused(404, "pool", name, expected)
     settings, kept = _settings(pool), state.pool_states.get(name)
     if settings is None or kept is None or not isinstance(kept.report, CellsReport):

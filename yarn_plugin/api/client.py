@@ -58,6 +58,12 @@ class ArbiterError(ReportedError):
     """The arbiter cannot be used; the root of this module's errors."""
 
 
+class ArbiterAccessError(ArbiterError):
+    """The address or the token given for the arbiter cannot be right, whatever the arbiter says."""
+
+    exit_code = 2
+
+
 class ArbiterUnavailableError(ArbiterError):
     """No arbiter answers at this address for now: nothing does, or a proxy does, or the arbiter fails (5xx)."""
 
@@ -88,12 +94,12 @@ def find_token(file: Path | None = None) -> str:
         try:
             return _checked_token(file.read_text(encoding="utf-8").strip(), f"--token-file {str(file)!r}")
         except OSError as problem:
-            raise ArbiterError(f"--token-file {str(file)!r}: {os_reason(problem)}") from None
+            raise ArbiterAccessError(f"--token-file {str(file)!r}: {os_reason(problem)}") from None
         except UnicodeDecodeError:
-            raise ArbiterError(f"--token-file {str(file)!r}: {_MALFORMED_TOKEN}") from None
+            raise ArbiterAccessError(f"--token-file {str(file)!r}: {_MALFORMED_TOKEN}") from None
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not token:
-        raise ArbiterError(f"--token-file: required, or set {TOKEN_VARIABLE}; {_TOKEN_SOURCE}")
+        raise ArbiterAccessError(f"--token-file: required, or set {TOKEN_VARIABLE}; {_TOKEN_SOURCE}")
     return _checked_token(token, TOKEN_VARIABLE)
 
 
@@ -104,7 +110,7 @@ _MALFORMED_TOKEN = f"contains no token; {_TOKEN_SOURCE}"
 def _checked_token(token: str, where: str) -> str:
     """The token, if it is well formed. It is a secret, so no message shows it."""
     if not token or not all("!" <= character <= "~" for character in token):
-        raise ArbiterError(f"{where}: {_MALFORMED_TOKEN}")
+        raise ArbiterAccessError(f"{where}: {_MALFORMED_TOKEN}")
     return token
 
 
@@ -115,7 +121,7 @@ def _checked_url(url: str) -> str:
     except ValueError:
         is_address = False
     if not is_address:
-        raise ArbiterError(f"--arbiter {url!r}: must be a URL, such as {DEFAULT_URL}")
+        raise ArbiterAccessError(f"--arbiter {url!r}: must be a URL, such as {DEFAULT_URL}")
     return url.rstrip("/")
 
 

@@ -135,7 +135,7 @@ def _pool(state: State, name: str | None) -> Pool:
         return state.pools[0]
     found = next((pool for pool in state.pools if pool.name == name), None)
     if found is None:
-        expected = one_of(pool.name for pool in state.pools)
+        expected = one_of((pool.name for pool in state.pools), name)
         raise Refused(422, "pool", name, expected if name else f"required; {expected}")
     return found
 

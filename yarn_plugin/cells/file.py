@@ -44,6 +44,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.specification import (
     VirtualClusterSpec,
     chains_of,
 )
+from yarn_plugin.spelling import near
 from yarn_plugin.toml_files import NESTED_TOO_DEEP, FileError, Section, parse_toml, read_text, validate
 
 _Name = Annotated[str, Field(min_length=1)]
@@ -287,7 +288,9 @@ def _chains(types: Mapping[str, CellType], tops: Sequence[str]) -> dict[str, Cha
     """The chains of top-level cells of these types."""
     for position, name in enumerate(tops, 1):
         if name not in types:
-            raise CellFileError(f"cells #{position}: type", name, f"must be one of {', '.join(types)}")
+            raise CellFileError(
+                f"cells #{position}: type", name, f"must be one of {', '.join(types)}{near(name, types)}"
+            )
     return chains_of(types, tops)
 
 
@@ -296,8 +299,8 @@ def _chain_of(type_name: str, chains: Mapping[str, Chain], cluster: str) -> str:
     having = [name for name, chain in chains.items() if chain.level_of(type_name) is not None]
     field = f"virtual_clusters.{cluster}.cells: type"
     if not having:
-        known = ", ".join(dict.fromkeys(each for chain in chains.values() for each in reversed(chain.types)))
-        raise CellFileError(field, type_name, f"must be one of {known}")
+        known = dict.fromkeys(each for chain in chains.values() for each in reversed(chain.types))
+        raise CellFileError(field, type_name, f"must be one of {', '.join(known)}{near(type_name, known)}")
     if len(having) > 1:
         raise CellFileError(field, type_name, f"is in the chains {', '.join(having)}; must have a chain")
     return having[0]

@@ -3,7 +3,7 @@
 import getpass
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,10 @@ def check(
     quotas have cells below nodes although NodeManagers choose the GPUs of containers themselves. With --gang, exits
     with 1 if it would wait for ever.
     """
+    if (vc is None) != (gang is None):
+        raise BadInputError("--vc" if vc is None else "--gang", None, "required; give --vc and --gang, or neither")
     cluster = _cluster(file)
+    fit = None if vc is None or gang is None else _fit(cluster, vc, gang)
     rows = [row for state in cluster.chains.values() for row in _levels(state, cluster)]
     columns = ("chain", "#level", "type", "#leaves", "#cells", "#pinned", "#assured", "#spare")
     console.out.print(console.table(None, columns, rows))
@@ -127,22 +130,28 @@ def check(
     if json_file is not None:
         names = ("chain", "level", "type", "leaves", "cells", "pinned", "assured", "spare")
         console.write_json(json_file, {"levels": [dict(zip(names, row, strict=True)) for row in rows]})
-    fits = gang is None or _can_ever_fit(cluster, vc or "", gang)
+    if fit is not None:
+        console.out.print("\n".join(fit.lines), soft_wrap=True)
     agrees = rm is None or _agrees_with_manager(cluster, rm, verify)
-    return 0 if fits and agrees else 1
+    return 0 if agrees and (fit is None or fit.is_possible) else 1
 
 
-def _can_ever_fit(cluster: Cluster, vc: str, gang: str) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """Whether a gang can ever fit, and what is printed of it."""
+
+    is_possible: bool
+    lines: Sequence[str]
+
+
+def _fit(cluster: Cluster, vc: str, gang: str) -> _Fit:
     pods = _parse_gang(gang)
     request = Request(f"{gang} (asked)", vc, 0, pods, ignores_exclusions=True)
     allocator, call = Allocator(cluster), Call(request.gang, pods[0][1], request)
     answer = ask(allocator, call)
     if isinstance(answer, Wait):
-        for line in answer_lines(answer, explain(allocator, call, answer, {}), request, cluster.spec, {}):
-            console.out.print(line, soft_wrap=True)
-        return False
-    console.out.print(f"{gang} fits in {vc}")
-    return True
+        return _Fit(False, list(answer_lines(answer, explain(allocator, call, answer, {}), request, cluster.spec, {})))
+    return _Fit(True, [f"{gang} fits in {vc}"])
 
 
 def _agrees_with_manager(cluster: Cluster, rm: str, verify: str | bool) -> bool:
@@ -332,7 +341,7 @@ def _quota_rows(cluster: Cluster, name: str) -> Iterator[tuple[object, ...]]:
 @click.option("--pinned", default="", metavar="ID", help="Use this pinned cell.")
 @click.option(
     "--grace",
-    type=click.FloatRange(0, 86_400),
+    type=console.Number(0, 86_400),
     default=30.0,
     show_default=True,
     metavar="S",

@@ -31,7 +31,7 @@ class Figures(click.ParamType[tuple[str, ...]]):
         chosen = [part.strip() for part in str(value).split(",")]
         unknown = next((part for part in chosen if part not in plan.NUMBERS), None)
         if unknown is not None:
-            self.fail(f"{unknown!r}: {one_of(plan.NUMBERS)}", param, ctx)
+            self.fail(f"{unknown!r}: {one_of(plan.NUMBERS, unknown)}", param, ctx)
         return tuple(number for number in plan.NUMBERS if number in chosen)
 
 

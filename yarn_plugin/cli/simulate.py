@@ -74,7 +74,7 @@ OF_JOBS = ("vcs", "load", "from_day", "days", "largest", "low_priority", "exchan
 @click.option("--report", "report_file", type=FILE, help="Also write a page with charts to FILE (HTML).")
 @click.option(
     "--f",
-    type=click.FloatRange(0, 1),
+    type=console.Number(0, 1),
     default=0.8,
     show_default=True,
     help="Training: each round offers GPUs to the 1 - f of the applications that are worst off.",
@@ -113,14 +113,14 @@ OF_JOBS = ("vcs", "load", "from_day", "days", "largest", "low_priority", "exchan
 @click.option("--max-bidders", type=click.IntRange(1), help="Training: at most so many bidders a round.")
 @click.option(
     "--error",
-    type=click.FloatRange(0, 0.99),
+    type=console.Number(0, 0.99),
     default=0.0,
     show_default=True,
     help="Training: estimates are off by up to this fraction.",
 )
 @click.option(
     "--lie",
-    type=click.FloatRange(0, 10),
+    type=console.Number(0, 10),
     default=0.0,
     show_default=True,
     help="Training: one application exaggerates its slowdowns by this fraction.",
@@ -142,7 +142,7 @@ OF_JOBS = ("vcs", "load", "from_day", "days", "largest", "low_priority", "exchan
 @click.option("--vcs", type=FILE, help="Jobs: file of cells and virtual clusters, whose jobs a trace has.")
 @click.option(
     "--load",
-    type=click.FloatRange(0, 100, min_open=True),
+    type=console.Number(0, 100, min_open=True),
     help="Jobs, instead of --vcs: each virtual cluster has as many nodes of 8 GPUs as its GPU time needs at this load.",
 )
 @click.option("--from-day", type=click.IntRange(0), default=0, show_default=True, help="Jobs: leave out earlier days.")
@@ -156,7 +156,7 @@ OF_JOBS = ("vcs", "load", "from_day", "days", "largest", "low_priority", "exchan
 )
 @click.option(
     "--alpha",
-    type=click.FloatRange(0, 1),
+    type=console.Number(0, 1),
     default=0.3,
     show_default=True,
     help="Jobs on GPUs or cores: the share of users, those with the least progress, that is considered.",

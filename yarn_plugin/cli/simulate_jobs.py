@@ -103,7 +103,7 @@ def simulate_jobs(
     known = CELL_POLICIES if options.is_of_cells else SIDE_POLICIES
     for policy in policies:
         if policy not in known:
-            raise BadInputError("--policy", policy, one_of(known))
+            raise BadInputError("--policy", policy, one_of(known, policy))
     registry = installed()
     private: dict[str, JobsOutcome] = {}
     size = 0

@@ -11,7 +11,7 @@ import click
 
 from yarn_plugin import console
 from yarn_plugin.cli.progress import progress_bar
-from yarn_plugin.drive.training_runs import TrainingResult, TrainingRun, bidders, simulate_all
+from yarn_plugin.drive.training_runs import TrainingResult, TrainingRun, bidders, check_policy, simulate_all
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
 from yarn_plugin.simulation.leasing.outcome import Figures, figures
@@ -115,6 +115,8 @@ def simulate_training(
     Raises:
         ReportedError: a file, a policy or an option is wrong, or a simulation cannot go on.
     """
+    for policy in policies:
+        check_policy(policy)
     cluster, slowdowns = load_cluster(cluster_file), load_profiles(profiles) if profiles else None
     workload_of = read_workload(workload_file, slowdowns, time_unit)
     workloads = {seed: workload_of(seed) for seed in seeds}

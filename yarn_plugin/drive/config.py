@@ -33,7 +33,7 @@ def _registry(info: ValidationInfo) -> Registry:
 
 def _named(name: str, known: Collection[str]) -> str:
     if name not in known:
-        raise ValueError(one_of(known))
+        raise ValueError(one_of(known, name))
     return name
 
 
@@ -63,7 +63,8 @@ def _with_allocator(registry: Registry, given: dict[str, Any], folder: Path) -> 
     """The parameters of a ledger, with those of its allocator: `allocator` says whose `settings` are."""
     name = given.get("allocator")
     if not isinstance(name, str) or name not in registry.allocators:
-        raise ValueError(f"allocator: {one_of(registry.allocators)}, not {name!r}")
+        shown = "allocator: required;" if name is None else f"allocator {name!r}:"
+        raise ValueError(f"{shown} {one_of(registry.allocators, name)}")
     kind, owner = registry.allocators[name], f"allocator {name!r}"
     settings = given.get("settings")
     if kind.parameters is None:
@@ -92,7 +93,8 @@ def _parameters(kind: Kind, registry: Registry, given: object, folder: Path) -> 
         if isinstance(parameters, LedgerSettings) and isinstance(parameters.settings, BuddyCellsSettings):
             parameters.settings.check_inside(registry.allocators)
     except UnknownRecordError as problem:
-        raise ValueError(f"{problem.field}: {problem.problem}" if problem.field else problem.problem) from None
+        shown = f" {problem.value!r}" if isinstance(problem.value, str | int | float) else ""
+        raise ValueError(f"{problem.field}{shown}: {problem.problem}" if problem.field else problem.problem) from None
     except BadInputError as problem:
         raise ValueError(str(problem)) from None
     try:

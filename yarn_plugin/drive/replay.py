@@ -34,6 +34,8 @@ COMPARED = ("input", *OUTCOMES)
 class ReplayError(ReportedError):
     """The journal cannot be replayed."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Replayed:

@@ -150,7 +150,7 @@ class Simulation:
         pools = {pool.name: pool for pool in self._pools}
         pool = pools.get(one.common.pool or self._pools[0].name)
         if pool is None:
-            raise BadInputError(f"application {one.name}: pool", one.common.pool, one_of(pools))
+            raise BadInputError(f"application {one.name}: pool", one.common.pool, one_of(pools, one.common.pool))
         size, master = _resources(one.common.container()), _resources(one.common.master())
         for what, wanted in (("container", size), ("master", master)):
             if not any(wanted.fits(capacity) for capacity in largest):

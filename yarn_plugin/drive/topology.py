@@ -117,7 +117,7 @@ class TopologyFile(Section):
         deepest = len(self.levels) - len(above) - 1
         for number, node in enumerate(self.nodes):
             for level in node.within.keys() - above:
-                expected = one_of(above) if above else f"`levels` has no level above {NODE!r}"
+                expected = one_of(above, level) if above else f"`levels` has no level above {NODE!r}"
                 raise ValueError(f"nodes #{number + 1}.within.{level}: {expected}")
             if max((part.depth() for part in node.parts()), default=0) > deepest:
                 raise ValueError(

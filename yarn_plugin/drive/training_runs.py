@@ -15,7 +15,7 @@ from yarn_plugin.decide.pools.lease.settings import RULES, THEMIS, Entitlement, 
 from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation
 from yarn_plugin.drive.pool_simulation import SimulationError
 from yarn_plugin.drive.registry import installed
-from yarn_plugin.errors import ReportedError, describe
+from yarn_plugin.errors import BadInputError, ReportedError, describe
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
 from yarn_plugin.simulation.leasing.application import Beliefs, TrainingApplication, TrainingKind, installed_kind
@@ -23,6 +23,7 @@ from yarn_plugin.simulation.leasing.layout import Layout
 from yarn_plugin.simulation.leasing.outcome import TrainingOutcome
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingWorkload
 from yarn_plugin.simulation.training.cluster import TrainingCluster
+from yarn_plugin.validation import one_of
 
 REPORT_EVERY = 0.1
 """Seconds between two messages of a process about its progress."""
@@ -68,19 +69,26 @@ class TrainingResult:
     wall_s: float
 
 
+def check_policy(name: str) -> None:
+    """Raises:
+    BadInputError: it is not installed.
+    """
+    known = [*installed().lease_policies, THEMIS]
+    if name not in known:
+        raise BadInputError("--policy", name, f"not installed; {one_of(known, name)}")
+
+
 def simulate(run: TrainingRun, on_ended: Callable[[int], None] = lambda count: None) -> TrainingResult:
     """Run one simulation. `on_ended`: called with the number of bidders that have ended.
 
     Raises:
-        ReportedError: the policy does not exist, or the simulation cannot go on.
+        ReportedError: the policy is not installed, or the simulation cannot go on.
     """
+    check_policy(run.policy)
     started = time.perf_counter()
-    registry = installed()
-    if run.policy != THEMIS:
-        registry.lease_policy(run.policy)
     simulation = LeaseSimulation(
         _pool(run),
-        registry,
+        installed(),
         Layout(run.cluster.machines),
         arrivals(run, installed_kind()),
         run.checkpoint_s,

@@ -25,6 +25,7 @@ from yarn_plugin.embedded.errors import ClusterError, ClusterInUseError, NoClust
 from yarn_plugin.embedded.spec import ClusterSpec, Node
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.quantities import count
+from yarn_plugin.validation import one_of
 
 __all__ = ["Cluster", "ClusterSpec", "Node", "down", "load", "up"]
 
@@ -89,7 +90,7 @@ class Cluster:
         does not start.
         """
         if daemon not in self.spec.daemon_names:
-            raise BadInputError("DAEMON", daemon, f"choose one of {', '.join(self.spec.daemon_names)}")
+            raise BadInputError("DAEMON", daemon, one_of(self.spec.daemon_names, daemon))
         with _locked(self.spec.dir):
             if not Layout(self.spec.dir).work.exists():
                 command = f"yarn-plugin cluster up --dir {self.spec.dir}"

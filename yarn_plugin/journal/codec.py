@@ -11,18 +11,19 @@ from pydantic_core import core_schema
 
 from yarn_plugin.journal.records import JournalError
 from yarn_plugin.model.journaled import Mutable, Tagged
+from yarn_plugin.spelling import near
 from yarn_plugin.validation import expectation
 
 
 class UnknownRecordError(JournalError):
     """A record contains a type or a value that this program does not know.
 
-    `field`: its path in the record; `problem`: what is wrong.
+    `field`: its path in the record; `problem`: what is wrong; `value`: the invalid one, unless its key is unknown.
     """
 
-    def __init__(self, message: str, field: str = "type", problem: str = "") -> None:
+    def __init__(self, message: str, field: str = "type", problem: str = "", value: object = None) -> None:
         super().__init__(f"journal: {message}")
-        self.field, self.problem = field, problem or message
+        self.field, self.problem, self.value = field, problem or message, value
 
 
 class Codec:
@@ -104,8 +105,14 @@ class Codec:
             first = problem.errors()[0]
             field = ".".join(str(part) for part in first["loc"])
             problem_there = expectation(dict(first), "object")
+            is_key = first["type"] == "unexpected_keyword_argument"
+            if is_key and len(first["loc"]) == 1:
+                problem_there += near(field, (known.name for known in fields(kind)))
             raise UnknownRecordError(
-                f"a record of type {tag!r} cannot be read: {field}: {problem_there}", field, problem_there
+                f"a record of type {tag!r} cannot be read: {field}: {problem_there}",
+                field,
+                problem_there,
+                None if is_key else first["input"],
             ) from None
 
     def is_tagged(self, value: object) -> bool:

@@ -127,6 +127,11 @@ def _csv(where: str, path: Path) -> list[dict[str, Any]]:
         raise FileError(f"{where}: not CSV: {problem}") from None
     if not rows:
         raise FileError(f"{where}: must have a line of column names and a line per application")
+    if "kind" not in rows[0]:
+        raise FileError(
+            f"{where}: column kind: required for applications; jobs of a training trace have the columns timestamp, "
+            "duration, num_gpus, cluster"
+        )
     for number, row in enumerate(rows, 1):
         if None in row:
             raise FileError(f"{where}, row {number}: has more cells than columns; remove {row[None]!r}")
@@ -146,7 +151,7 @@ def _submissions(
 def _submission(where: str, common: CommonFields, number: int, kinds: Mapping[str, ApplicationKind]) -> Submission:
     kind = kinds.get(common.kind)
     if kind is None:
-        known = one_of(kinds) if kinds else "no kind of application is installed; reinstall yarn-plugin"
+        known = one_of(kinds, common.kind) if kinds else "no kind of application is installed; reinstall yarn-plugin"
         raise BadInputError(f"{where}, application {number}: kind", common.kind, known)
     parameters = validate(kind.parameters, common.parameters(), f"{where}, application {number} ({common.kind})")
     return Submission(number, common, kind, parameters)

@@ -111,7 +111,7 @@ class BuddyCellsSettings:
         """
         known = Cluster(self.cells).virtual
         if self.default_cluster and self.default_cluster not in known:
-            raise BadInputError("default_cluster", self.default_cluster, one_of(known))
+            raise BadInputError("default_cluster", self.default_cluster, one_of(known, self.default_cluster))
         for tenant, weight in self.weights.items():
             if not 0 < weight < math.inf:
                 raise BadInputError(f"weights.{tenant}", weight, "must be a number above 0")
@@ -123,7 +123,9 @@ class BuddyCellsSettings:
         for name in self.inside:
             if name not in known or ":" in name:
                 choices = [each for each in known if ":" not in each]
-                raise BadInputError("inside", name, f"no virtual cluster that can have a scheduler; {one_of(choices)}")
+                raise BadInputError(
+                    "inside", name, f"no virtual cluster that can have a scheduler; {one_of(choices, name)}"
+                )
 
     def scheduler_of(self, claim: Claim, cluster: str) -> str | None:
         """Who decides inside a virtual cluster on a claim: not on pinned and opportunistic ones; None: HiveD itself."""
@@ -139,7 +141,7 @@ class BuddyCellsSettings:
         choices = sorted({*LEASE_POLICIES, *(name for name, kind in kinds.items() if _has_defaults(kind))})
         for name, scheduler in self.inside.items():
             if scheduler not in choices:
-                raise BadInputError(f"inside.{name}", scheduler, one_of(choices))
+                raise BadInputError(f"inside.{name}", scheduler, one_of(choices, scheduler))
 
 
 @dataclass(frozen=True, slots=True)

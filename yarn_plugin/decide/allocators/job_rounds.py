@@ -66,7 +66,7 @@ class JobRoundsSettings:
             BadInputError: one is out of range.
         """
         if self.policy not in LEASE_POLICIES:
-            raise BadInputError("policy", self.policy, one_of(LEASE_POLICIES))
+            raise BadInputError("policy", self.policy, one_of(LEASE_POLICIES, self.policy))
         for one in fields(self)[1:]:
             value = getattr(self, one.name)
             if not (math.isfinite(value) and value >= 0) or (one.name == "lease_s" and value == 0):

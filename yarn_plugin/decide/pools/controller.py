@@ -37,6 +37,8 @@ Advance = tuple[Any, tuple[Command, ...]]
 class NoControllerError(ReportedError):
     """A pool has no controller: its kind or policy is not installed, or rejects the pool's settings."""
 
+    exit_code = 2
+
 
 class Controller(Protocol):
     """Decides for one pool. Created from the pool's settings, which it must not change, and kept between steps.
@@ -130,7 +132,7 @@ class Registry:
             BadInputError: there is none.
         """
         if name not in self.kinds:
-            raise BadInputError("controller", name, f"not installed; {one_of(self.kinds)}")
+            raise BadInputError("controller", name, f"not installed; {one_of(self.kinds, name)}")
         return self.kinds[name]
 
     def policy(self, name: str) -> Any:
@@ -140,7 +142,7 @@ class Registry:
             BadInputError: there is none.
         """
         if name not in self.policies:
-            raise BadInputError("policy", name, f"not installed; {one_of(self.policies)}")
+            raise BadInputError("policy", name, f"not installed; {one_of(self.policies, name)}")
         return self.policies[name]
 
     def lease_policy(self, name: str) -> LeasePolicy:
@@ -150,7 +152,7 @@ class Registry:
             BadInputError: there is none.
         """
         if name not in self.lease_policies:
-            raise BadInputError("policy", name, f"not installed; {one_of(self.lease_policies)}")
+            raise BadInputError("policy", name, f"not installed; {one_of(self.lease_policies, name)}")
         return self.lease_policies[name]
 
     def allocator(self, name: str) -> AllocatorKind:
@@ -160,7 +162,7 @@ class Registry:
             BadInputError: there is none.
         """
         if name not in self.allocators:
-            raise BadInputError("allocator", name, f"not installed; {one_of(self.allocators)}")
+            raise BadInputError("allocator", name, f"not installed; {one_of(self.allocators, name)}")
         return self.allocators[name]
 
     def messages(self, pool: Pool) -> frozenset[str]:

@@ -96,6 +96,8 @@ def installed_kind(name: str = "themis") -> TrainingKind:
     """
     points = {point.name: point for point in entry_points(group=GROUP)}
     if name not in points:
-        raise BadInputError("simulated application", name, f"not installed; {one_of(points) if points else 'none is'}")
+        raise BadInputError(
+            "simulated application", name, f"not installed; {one_of(points, name) if points else 'none is'}"
+        )
     kind: TrainingKind = points[name].load()
     return kind

@@ -55,7 +55,7 @@ def read(source: str | Path, profiles: dict[str, Slowdown] | None = None, time_u
         case ".trace":
             return _whatever_the_seed(shockwave.load(where, path, profiles))
         case _:
-            expected = f"must be a .toml, .json, .csv or .trace file; or {one_of(GENERATED)}"
+            expected = f"must be a .toml, .json, .csv or .trace file; or {one_of(GENERATED, str(source))}"
             raise BadInputError("--workload", str(source), expected)
 
 

@@ -36,7 +36,7 @@ def check_job(settings: SharedGpusSettings | None, job: Job) -> None:
     """
     known = (settings or SharedGpusSettings()).interference.kinds
     if job.sharing is not None and job.sharing.kind and job.sharing.kind not in known:
-        expected = one_of(sorted(known)) if known else "must be left out: this pool knows no kinds"
+        expected = one_of(known, job.sharing.kind) if known else "must be left out: this pool knows no kinds"
         raise BadInputError("sharing.kind", job.sharing.kind, expected)
 
 

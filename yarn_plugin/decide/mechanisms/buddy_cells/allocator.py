@@ -27,6 +27,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.leaves_in_node import available_l
 from yarn_plugin.decide.mechanisms.buddy_cells.mapping import map_to_physical
 from yarn_plugin.decide.mechanisms.buddy_cells.node_view import Fit, NodeView, NoFit
 from yarn_plugin.decide.mechanisms.buddy_cells.packing import pack
+from yarn_plugin.spelling import near
 
 CellT = TypeVar("CellT", PhysicalCell, VirtualCell)
 
@@ -187,13 +188,15 @@ class Allocator:
         request, virtual = call.request, self.cluster.virtual
         field = f"gang {request.gang}:"
         if request.cluster not in virtual:
-            raise RejectedError(f"{field} virtual cluster", request.cluster, f"must be one of {', '.join(virtual)}")
+            expected = f"must be one of {', '.join(virtual)}{near(request.cluster, virtual)}"
+            raise RejectedError(f"{field} virtual cluster", request.cluster, expected)
         if not OPPORTUNISTIC <= request.priority <= MAX_PRIORITY:
             raise RejectedError(
                 f"{field} priority", request.priority, f"must be -1 (opportunistic) or from 0 to {MAX_PRIORITY:,}"
             )
         if any(number < 1 or size < 1 for number, size in request.pods) or not request.pods:
-            raise RejectedError(f"{field} pods", request.pods, "must be at least one pod of at least one leaf")
+            pods = ",".join(f"{number}x{size}" for number, size in request.pods)
+            raise RejectedError(f"{field} pods", pods, "must be at least one pod of at least one leaf")
         if call.size not in {size for _, size in request.pods}:
             sizes = ", ".join(str(size) for _, size in request.pods)
             raise RejectedError(f"{field} pod of", call.size, f"the gang has pods of {sizes}")
@@ -207,7 +210,11 @@ class Allocator:
             return
         if request.leaf_type and request.leaf_type not in self.cluster.spec.chain_order:
             known = ", ".join(self.cluster.spec.chain_order)
-            raise RejectedError(f"{field} leaf type", request.leaf_type, f"must be one of {known}")
+            raise RejectedError(
+                f"{field} leaf type",
+                request.leaf_type,
+                f"must be one of {known}{near(request.leaf_type, self.cluster.spec.chain_order)}",
+            )
         if request.leaf_type and request.guaranteed and not any(self.partitions_for(request)):
             expected = f"virtual cluster {request.cluster} has no cells of this type"
             raise RejectedError(f"{field} leaf type", request.leaf_type, expected)

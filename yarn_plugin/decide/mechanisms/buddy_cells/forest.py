@@ -12,6 +12,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.specification import (
     VirtualClusterSpec,
     chains_of,
 )
+from yarn_plugin.spelling import near
 
 
 @dataclass(slots=True)
@@ -145,7 +146,11 @@ def grow_virtual(
     for quota in spec.quotas:
         where = f"virtual_clusters.{name}.cells"
         if quota.chain not in forest.chains:
-            raise CellFileError(f"{where}: chain", quota.chain, f"must be one of {', '.join(forest.chains)}")
+            raise CellFileError(
+                f"{where}: chain",
+                quota.chain,
+                f"must be one of {', '.join(forest.chains)}{near(quota.chain, forest.chains)}",
+            )
         chain = forest.chains[quota.chain]
         level = chain.level_of(quota.type)
         if level is None:
