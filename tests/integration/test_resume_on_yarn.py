@@ -2,6 +2,8 @@
 the losses are those of training that was never interrupted.
 """
 
+import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -59,28 +61,68 @@ def test_losses_agree_over_a_move_and_the_loss_of_a_machine(lab, tmp_path, check
     assert {1, 2} <= set(world_sizes(submitted))
 
 
-def digits():
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+@pytest.mark.parametrize("communication", ["planned", "plain"])
+def test_planned_training_is_planned_anew_in_each_place_with_the_losses_of_plain(lab, tmp_path, communication):
+    """On the two GPUs that another application leaves; on four when that ends, two on each machine; on others when a
+    machine is lost. Planned or not, all losses are those of training in one process."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    command = ["python", "-m", "tests.torch_jobs.noted_digits", f"--notes={notes}", *COMMAND[3:]]
+    lab.submit("other", gpus=6, work_s=100_000)
+    eventually(lambda: len(lab.intervals()) == 6, "another application uses all GPUs but two")
+    searched = digits(command, {"min": 2, "max": 4, "step": 2}, 2.0, communication=communication)
+    submitted = Submitted(lab, tmp_path / "search", searched)
+    for start, after in enumerate((lambda: lab.finish("other"), lambda: lose_machine(submitted), lambda: None), 1):
+        until_executed(submitted, start, INTERVAL + 12)
+        if communication == "planned":
+            eventually(lambda start=start: len(list(notes.iterdir())) == start, f"start {start} is planned", 120)
+        after()
+    report = submitted.until_ended(240)
+    assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
+    reference = dict(alone(tmp_path / "alone", command))
+    check_resumed(epochs(submitted), list(reference.items()), interruptions=2, interval=INTERVAL)
+    # Half of what planned and plain training may differ by.
+    furthest = max(abs(loss - reference[step]) for start in epochs(submitted) for step, loss in start)
+    print(f"{communication}: losses within {furthest:.1e} of one process; world sizes {world_sizes(submitted)}")
+    assert furthest < 5e-6
+    plans = [json.loads(path.read_text()) for path in sorted(notes.iterdir())]
+    assert [plan["ranks"][0] for plan in plans] == ([2, 4, 4] if communication == "planned" else [])
+    assert hosts(submitted)[1] == hosts(submitted)[2] == 2
+
+
+def hosts(submitted):
+    """How many machines each start was on."""
+    found = []
+    for epoch in sorted(submitted.folder.logs.glob("trial-00000/epoch-*")):
+        starts = [one for path in epoch.glob("launcher-*.jsonl") for one in events(path) if one["type"] == "started"]
+        found.append(len({one["host"] for one in starts}))
+    return found
+
+
+def digits(command=COMMAND, gpus=None, step_s=1.0, **fields):
     """The search: one trial, on one or two GPUs."""
     fields = {
         "name": "digits",
-        "command": [*COMMAND, f"--checkpoint-every={INTERVAL}", "--emulated-step-ms=1000"],
-        "environment": {"env": {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}},
+        "command": [*command, f"--checkpoint-every={INTERVAL}", f"--emulated-step-ms={1000 * step_s:g}"],
+        "environment": {"env": {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}},
         "space": {"rate": {"type": "float", "low": 0.01, "high": 0.2}},
         "enqueue": [{"rate": 0.1}],
         "algorithm": "plain",
         "trials": 1,
         "max_steps": STEPS,
-        "step_s": 1.0,
-        "gpus_per_trial": {"min": 1, "max": 2},
+        "step_s": step_s,
+        "gpus_per_trial": gpus or {"min": 1, "max": 2},
         "grace_s": 20,
         "orphan_s": 30,
+        **fields,
     }
     return read(fields, "digits")
 
 
-def alone(folder):
+def alone(folder, command=COMMAND):
     """The losses of the same training, never interrupted."""
-    command = [word.replace("{rate}", "0.1") for word in (sys.executable, *COMMAND[1:])]
+    command = [word.replace("{rate}", "0.1") for word in (sys.executable, *command[1:])]
     assert launch(folder, command, env={"JAX_PLATFORMS": "cpu"}).wait(150) == 0
     return [(one["step"], one["loss"]) for one in journal(folder, 1) if one["type"] == "reported"]
 

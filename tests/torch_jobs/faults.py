@@ -1,7 +1,7 @@
-"""One of two processes goes wrong while both train: what becomes of the other.
+"""One of several processes goes wrong while all train: what becomes of the others.
 
-Prints a line of JSON for each fault: the other's exit code (or signal), its last words, and after how many seconds it
-ended. Children are forked, so that torch is imported once.
+Prints a line of JSON for each fault: the others' exit codes (or signals), their last words, and after how many seconds
+the last of them ended. Children are forked, so that torch is imported once.
 """
 
 import json
@@ -19,9 +19,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from themis_agent import communication
+from themis_agent.communication import session
 
 TIMEOUT_S = 4.0
 AT = 5
+WRONG = 1
+"""The rank of the process that goes wrong."""
 
 
 class Fails(nn.Module):
@@ -47,17 +50,21 @@ def train(rank, fault):
     net = nn.Sequential(nn.Linear(64, 64), failing, nn.Linear(64, 64), nn.Linear(64, 64))
     model = DistributedDataParallel(net, bucket_cap_mb=0.02)
     optimizer = torch.optim.SGD(net.parameters(), 0.01)
-    for number in range(10_000):
-        wrong = rank == 1 and number == AT
-        if wrong:
-            go_wrong(fault, failing)
+    planned = os.environ["THEMIS_COMMUNICATION"] == "planned"
+    at = None
+    for number in range(100_000):
+        # In the same iteration everywhere: that in which a plan is first in force.
+        if at is None and (session._session.enforcer.version if planned else number == AT):
+            at = number
+            if rank == WRONG:
+                go_wrong(fault, failing)
         optimizer.zero_grad()
         model(torch.randn(8, 64)).square().mean().backward()
         optimizer.step()
-        if number > AT + 1 and fault != "none":
+        if at is not None and number > at + 1 and fault != "none":
             print("went on with wrong numbers", flush=True)
             os._exit(77)
-        if fault == "none" and number == 20:
+        if at is not None and number == at + 10:
             dist.destroy_process_group()
             return
 
@@ -78,14 +85,14 @@ def go_wrong(fault, failing):
             dist.all_reduce(torch.zeros(3))
 
 
-def child(rank, fault, port, log):
+def child(rank, size, fault, port, log):
     pid = os.fork()
     if pid:
         return pid
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ |= {"THEMIS_COMMUNICATION_TIMEOUT_S": str(TIMEOUT_S), "THEMIS_COMMUNICATION_CHANNELS": "lo,lo"}
     try:
         train(rank, fault)
@@ -97,20 +104,20 @@ def child(rank, fault, port, log):
     os._exit(0)
 
 
-def observe(fault, folder):
+def observe(fault, size, folder):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    logs = [folder / f"{fault}-{rank}" for rank in range(2)]
-    pids = [child(rank, fault, port, logs[rank]) for rank in range(2)]
-    wrong_at = None
-    began = time.monotonic()
+    logs = [folder / f"{fault}-{rank}" for rank in range(size)]
+    pids = [child(rank, size, fault, port, logs[rank]) for rank in range(size)]
+    others = [rank for rank in range(size) if rank != WRONG]
+    began = wrong_at = time.monotonic()
     codes = {}
-    while 0 not in codes and time.monotonic() - began < 60:
+    while not codes.keys() >= set(others) and time.monotonic() - began < 90:
         pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
         if pid and (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
             codes[pids.index(pid)] = os.waitstatus_to_exitcode(status)
-        if pid == pids[1]:
+        if pid == pids[WRONG]:
             wrong_at = time.monotonic()
         time.sleep(0.01)
     ended = time.monotonic()
@@ -118,22 +125,25 @@ def observe(fault, folder):
         if rank not in codes:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-    words = logs[0].read_text().strip().splitlines() or [""]
+    words = [(logs[rank].read_text().strip().splitlines() or [""])[-1][:200] for rank in others]
     return {
         "fault": fault,
-        "code": codes.get(0),
-        "after_s": round(ended - (wrong_at or began), 2),
-        "words": words[-1][:200],
+        "processes": size,
+        "codes": [codes.get(rank) for rank in others],
+        "after_s": round(ended - wrong_at, 2),
+        "words": words,
     }
 
 
 def main():
+    """With this many processes."""
+    size = int(sys.argv[1])
     folder = Path(tempfile.mkdtemp())
     all_faults = ("none", "kill", "stop", "exit", "forward", "backward", "operation", "size")
-    for mode, faults in (("traced", all_faults), ("planned", ("none", "kill", "stop"))):
+    for mode, faults in (("traced", all_faults), ("planned", ("none", "kill", "stop", "backward"))):
         os.environ["THEMIS_COMMUNICATION"] = mode
         for fault in faults:
-            print(json.dumps({"mode": mode, **observe(fault, folder)}), flush=True)
+            print(json.dumps({"mode": mode, **observe(fault, size, folder)}), flush=True)
 
 
 if __name__ == "__main__":
