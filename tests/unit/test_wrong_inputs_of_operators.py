@@ -173,7 +173,7 @@ SIMULATION = "yarn-plugin simulate --cluster gpus.toml --workload trace.csv"
 EDITED = [
     (ARBITER + "pool.toml", '"fair"', '"fiar"', "pools.sql.policy 'fiar': choose one of capacity, fair, fifo"),
     (ARBITER + "pool.toml", "policy", "polcy", "pools.sql.polcy: unknown key; did you mean 'policy'?"),
-    (ARBITER + "gangs.toml", '"cells",', '"cels",', "shared_gpus; did you mean 'cells'?"),
+    (ARBITER + "gangs.toml", '"cells",', '"cels",', "themis; did you mean 'cells'?"),
     (ARBITER + "gangs.toml", 'allocator = "cells", ', "", "allocator: required; choose one of allox, cells"),
     (ARBITER + "gangs.toml", "grace_s", "grce_s", "unknown key; did you mean 'grace_s'?"),
     (ARBITER + "gangs.toml", "default_cluster", "defalt_cluster", "unknown key; did you mean 'default_cluster'?"),
