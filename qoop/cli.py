@@ -15,11 +15,10 @@ from qoop.submit.words import (
     PassThroughCommand,
     arbiter_access,
     arbiter_options,
+    check_one_share,
     ends_with_file,
-    is_arbiter_from_environment,
 )
 from yarn_plugin import console
-from yarn_plugin.api.client import URL_VARIABLE
 
 if TYPE_CHECKING:
     from qoop.submit.job import Job
@@ -346,6 +345,7 @@ def server(rest: tuple[str, ...], **given: Any) -> int:
     from yarn_plugin.serving.address import parse_listen
 
     check_unicode({name: value for name, value in given.items() if name != "token_file"})
+    check_one_share(given)
     limits = ServerLimits(
         max_sessions=given["max_sessions"],
         max_running=given["max_running"],
@@ -376,9 +376,7 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         raise BadInputError("--checkpoint", given["checkpoint"], "must be a URL, such as hdfs:///user/ME/qoop")
     if given["report"] is not None and given["journal"] is None:
         given["journal"] = f"{given['report']}.journal"
-    shares = [name for name in ("arbiter", "profile", "slots") if given[name] is not None]
-    if len(shares) > 1:
-        raise SubmissionError(_only_one_share(shares))
+    check_one_share(given)
     check_share_and_tables(None if given["profile"] is None else Path(given["profile"]), given["tables"])
     for flag in ("slots", "timeout"):
         if given[flag] is not None and not math.isfinite(given[flag]):
@@ -409,15 +407,6 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         "replanning": not given["no_replanning"],
     }
     return Job.model_validate({**fields, **rest})
-
-
-def _only_one_share(given: list[str]) -> str:
-    """The message that several options set the share."""
-    if "arbiter" not in given or not is_arbiter_from_environment():
-        return f"{', '.join(f'--{name}' for name in given)}: give only one; each of them sets the share"
-    others = " and ".join(f"--{name}" for name in given if name != "arbiter")
-    advice = "unset the variable to run without the arbiter"
-    return f"--arbiter (from {URL_VARIABLE}) and {others}: give only one; {advice}"
 
 
 cli.add_command(run)
