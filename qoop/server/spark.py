@@ -30,7 +30,7 @@ from qoop.server.encoding import schema_of
 from qoop.server.errors import GENERAL_ERROR, ServerError, StatementFailedError
 from qoop.server.operations import OperationLog
 from qoop.server.results import Result, ResultRoom
-from qoop.server.shares import Part, Shares
+from qoop.feedback.shares import Part, Shares
 from qoop.server.types import NO_ROWS, Column, column
 from yarn_plugin.errors import describe
 
@@ -134,7 +134,7 @@ class ClientSession:
 
     def run(self, statement: Statement, room: ResultRoom) -> Answer:
         """Run a statement with replanning."""
-        with _failing(), self._shares.statement(statement.log.add) as part, self._jobs_of(statement):
+        with _failing(), self._shares.statement(statement.log.add, session=self) as part, self._jobs_of(statement):
             return self._run(statement, room, part)
 
     def _run(self, statement: Statement, room: ResultRoom, part: Part) -> Answer:

@@ -18,7 +18,7 @@ from qoop.errors import QoopError
 from qoop.options import Options
 from qoop.parsing.render import quoted
 from qoop.replan.events import Event, ShareChanged
-from qoop.server.shares import Shares
+from qoop.feedback.shares import Shares
 from qoop.server.spark import SparkApplication
 from qoop.submit.application import following_share, spark_session
 from qoop.submit.job import SparkFlags

@@ -123,6 +123,7 @@ KNOWS_SPARK = (
     "qoop.engine",
     "qoop.api",
     "qoop.installed",
+    "qoop.joined",
     "qoop.session_query",
     "qoop.submit.application",
     "qoop.submit.driver",
