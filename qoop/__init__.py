@@ -38,5 +38,12 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'qoop' has no attribute {name!r}")
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Make the cell magic `%%qoop` known to a notebook: `%load_ext qoop`."""
+    from qoop.notebook import load
+
+    load(shell)
+
+
 def __dir__() -> list[str]:
     return __all__

@@ -239,6 +239,36 @@ def status(everything: bool, json_file: Path | None) -> None:
 
 @cli.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS]")
+@arbiter_options("whose answer is checked; nothing is registered")
+@_json_option("the findings")
+def doctor(rest: tuple[str, ...], json_file: Path | None, **given: Any) -> int:
+    """Check what queries need: Java, Spark, the cluster, the arbiter, the metastore. Changes nothing.
+
+    \b
+    On this machine:  qoop doctor
+    On YARN:          qoop doctor --master yarn --arbiter http://127.0.0.1:8780 --token-file TOKEN
+
+    Give it the options of qoop submit, run or server that you would use. Each line of the table is one check. Its
+    result is good; limited (queries run, with less); or stops (they cannot run until this is changed). No Spark is
+    started.
+
+    Exit code: 0 if queries can run; 1 if they cannot; 2 for wrong options.
+    """
+    from qoop.doctor.command import examine, show
+    from qoop.submit.job import SparkFlags, spark_defaults
+    from yarn_plugin.api.client import ArbiterError
+
+    access, problem = None, None
+    try:
+        access = arbiter_access(given)
+    except ArbiterError as lacking:
+        problem = lacking
+    flags = SparkFlags(rest, spark_defaults(rest, os.environ))
+    return show(examine(flags, os.environ, given["arbiter"], access, problem), json_file)
+
+
+@cli.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
+@click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS]")
 @click.option(
     "--listen",
     default="127.0.0.1:10000",

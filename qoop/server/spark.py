@@ -21,6 +21,7 @@ from qoop.engine.failures import causes_of, java_message
 from qoop.engine.fetched import fetch_batches, fetched
 from qoop.engine.session import syntax_of
 from qoop.errors import QoopError
+from qoop.feedback.shares import Part, Shares
 from qoop.parsing.render import quoted
 from qoop.parsing.statement import ParsedText
 from qoop.run.progress import ProgressLines
@@ -30,7 +31,6 @@ from qoop.server.encoding import schema_of
 from qoop.server.errors import GENERAL_ERROR, ServerError, StatementFailedError
 from qoop.server.operations import OperationLog
 from qoop.server.results import Result, ResultRoom
-from qoop.feedback.shares import Part, Shares
 from qoop.server.types import NO_ROWS, Column, column
 from yarn_plugin.errors import describe
 

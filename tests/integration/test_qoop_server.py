@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 
 import qoop
+from qoop.feedback.shares import Shares
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.replan.events import ShareChanged
-from qoop.feedback.shares import Shares
 from qoop.server.spark import ONE_COLUMN_SHOW_TABLES, SparkApplication
 from qoop.server.start import show_tables
 from tests.integration.spark_sessions import active_jobs, local_session, small_data, wait_until

@@ -13,12 +13,12 @@ pytest.importorskip("TCLIService", reason="needs thrift and PyHive")
 
 from qoop.cli import cli
 from qoop.errors import QoopError
+from qoop.feedback.shares import Shares
 from qoop.replan.events import ArbiterAway, ShareChanged
 from qoop.server import authentication, start
 from qoop.server.authentication import ByName, ByToken
 from qoop.server.errors import AuthenticationError
 from qoop.server.sasl import Credentials
-from qoop.feedback.shares import Shares
 from qoop.server.spark import Numbers, settings
 from qoop.submit import application
 from qoop.submit.job import SparkFlags
