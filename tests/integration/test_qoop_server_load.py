@@ -1,7 +1,4 @@
-"""`qoop server` with real Spark under load: many clients, cancels at random moments, and clients that mean harm.
-
-Run with -s, the tests print what they have measured: docs/measured.md has figures.
-"""
+"""`qoop server` with real Spark under load: many clients, cancels at random moments, and clients that mean harm."""
 
 import contextlib
 import random
