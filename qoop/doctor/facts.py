@@ -1,7 +1,6 @@
 """What `qoop doctor` looks up: programs, files, and services that may not answer. Changes nothing."""
 
 import getpass
-import importlib.metadata
 import importlib.util
 import re
 import socket
@@ -56,7 +55,6 @@ def java(environment: Mapping[str, str]) -> JavaFacts:
 
 def spark(environment: Mapping[str, str]) -> SparkFacts:
     """The Spark that a query would start, and the Python package."""
-    package = importlib.metadata.version("pyspark")
     installed = importlib.util.find_spec("pyspark")
     assert installed is not None and installed.origin is not None
     home = Path(environment.get("SPARK_HOME") or Path(installed.origin).parent)
@@ -64,7 +62,7 @@ def spark(environment: Mapping[str, str]) -> SparkFacts:
     return SparkFacts(
         str(home),
         version,
-        package,
+        versions.installed(),
         versions.OLDEST,
         versions.NEWEST,
         versions.numbers(version or ""),

@@ -1,5 +1,6 @@
 """Which versions of Spark this works with, and what each lacks."""
 
+import importlib.metadata
 import re
 from pathlib import Path
 
@@ -16,6 +17,11 @@ LACKS = {
     (4, 1): "Iceberg tables are read as written, and rows that INSERT stores are not counted",
 }
 """What a Spark lacks that is older than these."""
+
+
+def installed() -> str:
+    """The version of the Python package, which is not imported for it."""
+    return importlib.metadata.version("pyspark")
 
 
 def numbers(version: str) -> tuple[int, ...]:
