@@ -28,14 +28,18 @@ class Joined:
     """A session's application that has joined: it keeps its executors within its share, and its queries follow that.
 
     As a context manager, it leaves at the end.
+
+    Args:
+        ends: what ends when it leaves.
     """
 
-    def __init__(self, context: SparkContext, shares: Shares, registration: Registration | None) -> None:
-        self._context, self._shares = context, shares
+    def __init__(
+        self, context: SparkContext, shares: Shares, registration: Registration | None, ends: ExitStack
+    ) -> None:
+        self._context, self._shares, self._ends = context, shares, ends
         self.application = str(context.applicationId)
         self.app = None if registration is None else registration.app
         """The arbiter's id of it, as in `yarn-plugin why APP`; None without an arbiter."""
-        self._ends = ExitStack()
 
     @property
     def slots(self) -> float | None:
@@ -137,10 +141,9 @@ def join(
         path = None if profile is None else Path(profile)
         shares = ends.enter_context(following_share(spark, path, access, registration, tell, tell))
         assert shares is not None
-        joined = Joined(context, shares, registration)
-        followed.follow(joined.application, shares)
-        ends.callback(followed.unfollow, joined.application)
-        joined._ends = ends.pop_all()
+        followed.follow(context.applicationId, shares)
+        ends.callback(followed.unfollow, context.applicationId)
+        joined = Joined(context, shares, registration, ends.pop_all())
     _joined[joined.application] = joined
     return joined
 
