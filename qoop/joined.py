@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -128,18 +128,24 @@ def join(
         # Of a session that has stopped: a process has one application at a time.
         earlier.leave()
     access = _access(arbiter, token_file, pool, weight, verify, profile)
+
+    def tell_safely(line: str) -> None:
+        # Called in the threads that follow the share, which must go on.
+        with suppress(Exception):
+            tell(line)
+
     with ExitStack() as ends:
         registration = None
         if access is not None:
             _check(context)
             flags = _flags_of(context, max_executors)
             registration = register_running(name or str(context.appName), context.applicationId, flags, access)
-            ends.callback(registration.end, tell)
+            ends.callback(registration.end, tell_safely)
             registration.check_share()
             if flags.conf(DECOMMISSIONS) != "true":
-                tell(f"{DECOMMISSIONS}: is not true, so executors that leave take what they store with them")
+                tell_safely(f"{DECOMMISSIONS}: is not true, so executors that leave take what they store with them")
         path = None if profile is None else Path(profile)
-        shares = ends.enter_context(following_share(spark, path, access, registration, tell, tell))
+        shares = ends.enter_context(following_share(spark, path, access, registration, tell_safely, tell_safely))
         assert shares is not None
         followed.follow(context.applicationId, shares)
         ends.callback(followed.unfollow, context.applicationId)

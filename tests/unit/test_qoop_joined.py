@@ -149,6 +149,17 @@ def test_executors_are_set_to_the_share(arbiter):
     assert arbiter.ended == ["app_8"]
 
 
+def test_a_tell_that_fails_does_not_end_following(arbiter):
+    def tell(line):
+        raise OSError("the notebook has gone")
+
+    with qoop.join(session(), URL, tell=tell) as here:
+        (feed,) = arbiter.feeds
+        feed.emit(ShareChanged(4.0, 2, "app_17 arrived", 0.0, 5))
+        assert here.slots == 4.0
+        assert arbiter.changed.wait(20)
+
+
 def test_a_share_too_small_is_refused_and_the_session_is_deregistered(arbiter):
     arbiter.memory = 1024
     with pytest.raises(ShareTooSmallError, match="share of app_8 in pool sql: 1024 MiB, 8 vcores is too small"):
