@@ -1,4 +1,4 @@
-"""A session that runs already joins: on this machine with a profile, on the cluster with an arbiter."""
+"""A session that runs on the cluster joins its arbiter: executors come and go with its share."""
 
 import os
 import subprocess
@@ -7,35 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-import qoop
 from qoop.engine.executors import DECOMMISSION_CONF
-from qoop.replan.events import ShareChanged
 from tests.integration.query_process import access, executors
 from tests.integration.sleepers import eventually
-from tests.integration.spark_sessions import local_session, small_data
 
-pytestmark = pytest.mark.integration
-
-TEXT = "SELECT count(*) FROM store_sales JOIN item ON ss_item_sk = i_item_sk JOIN store ON ss_store_sk = s_store_sk"
-
-
-def shares_of_a_query(spark):
-    told = []
-    answer = qoop.collect(spark, TEXT, qoop.Options(watch=told.append, guard=None))
-    assert answer.rows[0][0] > 0
-    return [one.slots for one in told if isinstance(one, ShareChanged)]
-
-
-def test_queries_of_a_session_that_has_joined_follow_its_share(tmp_path):
-    (tmp_path / "profile").write_text("0,1\n3600,2\n")
-    lines = []
-    with local_session(tmp_path, small_data()) as spark:
-        with qoop.join(spark, profile=tmp_path / "profile", tell=lines.append) as joined:
-            assert shares_of_a_query(spark) == [1.0]
-            assert joined.share == "share: 1 slot; the first share is 1 slot"
-            assert lines[-1] == joined.share
-        assert shares_of_a_query(spark) == [2.0]
-
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 PROGRAM = """
 import sys
@@ -85,7 +61,6 @@ def notebook(cluster, arbiter, folder):
         process.wait()
 
 
-@pytest.mark.matrix
 def test_a_session_on_the_cluster_joins_shrinks_and_grows(cluster, arbiter, tmp_path):
     with notebook(cluster, arbiter, tmp_path) as (process, printed):
 

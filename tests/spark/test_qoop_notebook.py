@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.integration.spark_sessions import small_data
+from tests.spark.spark_sessions import small_data
 
 nbformat = pytest.importorskip("nbformat", reason="needs nbclient and ipykernel")
 nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qoop.engine import versions
-from tests.integration.spark_sessions import small_data
+from tests.spark.spark_sessions import small_data
 
 SPARKS = Path(os.environ.get("QOOP_PYSPARKS") or "/nowhere")
 FOUND = sorted(path.name for path in SPARKS.glob("*") if (path / "pyspark").is_dir())

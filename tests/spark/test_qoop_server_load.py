@@ -16,8 +16,8 @@ import qoop
 from qoop.feedback.shares import Shares
 from qoop.server.spark import SparkApplication
 from qoop.server.start import show_tables
-from tests.integration.spark_sessions import active_jobs, local_session, small_data, wait_until
 from tests.server_world import Client, World, small
+from tests.spark.spark_sessions import active_jobs, local_session, small_data, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
