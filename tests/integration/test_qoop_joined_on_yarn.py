@@ -58,7 +58,7 @@ def notebook(cluster, arbiter, folder):
         yield process, printed.read_text
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def test_a_session_on_the_cluster_joins_shrinks_and_grows(cluster, arbiter, tmp_path):
