@@ -1,7 +1,6 @@
-"""A notebook with `%%qoop`, run by nbclient where it is installed: progress while it runs, an interrupt, the answer."""
+"""A notebook with `%%qoop`, run by nbclient where it is installed: progress while it runs, then the answer."""
 
 import re
-import time
 
 import pytest
 
@@ -28,8 +27,6 @@ SELECT i_category, count(*) AS n FROM store_sales a JOIN store_sales b ON a.ss_i
 JOIN item ON a.ss_item_sk = i_item_sk JOIN store ON a.ss_store_sk = s_store_sk GROUP BY 1
 """
 
-LONG = "%%qoop\nSELECT count(*) FROM range(10000000000000) WHERE rand() > 2"
-
 
 class Client(nbclient.NotebookClient):
     """keeps all that a cell has shown, in order."""
@@ -42,26 +39,20 @@ class Client(nbclient.NotebookClient):
         return super().process_message(msg, cell, cell_index)
 
 
-def test_a_notebook_shows_progress_and_an_interrupt_cancels_the_query(tmp_path):
+def test_a_notebook_shows_progress_and_then_the_rows_and_the_plan(tmp_path):
     (tmp_path / "profile").write_text("0,2\n")
     notebook = nbformat.v4.new_notebook()
     session = SESSION.format(folder=str(small_data().path), profile=str(tmp_path / "profile"))
     sources = [session, "%load_ext qoop", QUERY, "print(len(best), best[0]['n'] > 0)"]
-    interrupted = ["import _thread, threading; threading.Timer(3, _thread.interrupt_main).start()", LONG]
-    after = ["print(spark.sql('SELECT 40 + 2').collect()[0][0], joined.share)"]
-    notebook.cells = [nbformat.v4.new_code_cell(source) for source in (*sources, *interrupted, *after)]
+    notebook.cells = [nbformat.v4.new_code_cell(source) for source in sources]
     client = Client(notebook, timeout=240, allow_errors=True, kernel_name="python3")
-    began = time.monotonic()
     client.execute()
     cells = notebook.cells
     texts = ["".join(one.get("text", "") for one in cell.outputs) for cell in cells]
-    assert not any(one.output_type == "error" for cell in cells[:4] for one in cell.outputs), cells
+    assert not any(one.output_type == "error" for cell in cells for one in cell.outputs), cells
     assert texts[3].split()[1] == "True"
     final = next(one.data["text/html"] for one in cells[2].outputs if one.output_type == "display_data")
     assert final.startswith("<table><thead><tr><th>i_category</th><th>n</th>")
     assert "&lt;svg" in final, "the plan is a picture"
     progress = [page for page in client.shown if page.startswith("<pre>") and re.search("stage|tasks", page)]
     assert len(progress) >= 3
-    assert any(one.output_type == "error" for one in cells[5].outputs)
-    assert texts[6].startswith("42 share: 2 slots")
-    assert time.monotonic() - began < client.timeout
