@@ -1,13 +1,16 @@
 """An arbiter with one pool of leased GPUs, on a clock that a test moves, and applications that bid as a test says."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from heapq import heappop, heappush
 
 from tests.toys.stage import Simulated, sent
+from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import AppsChanged, ContainersListed, ManagerReached, NodesChanged
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease.settings import RULES, LeaseSettings
+from yarn_plugin.decide.pools.ledger import LedgerState
 from yarn_plugin.model.auction import Bid, Estimate, Row
 from yarn_plugin.model.cluster import Capabilities, Container, Node, YarnApp
 from yarn_plugin.model.gpus import Piece
@@ -63,6 +66,19 @@ class Agent:
                 yield self.delay + 0.1, Bid(message.offer.round, self.rho, self.again)
 
 
+def _lease_pool(settings):
+    return Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=LeaseSettings(**{**SETTINGS, **settings}))
+
+
+def _ledger_pool(settings):
+    own = {one.name for one in fields(AuctionSettings)}
+    given = {name: value for name, value in {**SETTINGS, **settings}.items() if name not in ("rules", "policy")}
+    auction = AuctionSettings(**{name: value for name, value in given.items() if name in own})
+    others = {name: value for name, value in given.items() if name not in own}
+    parameters = LedgerSettings("themis", auction, **others)
+    return Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters)
+
+
 @dataclass
 class World:
     """See the module. `agents`: by application id."""
@@ -73,8 +89,9 @@ class World:
     heard: int = 0
 
     @staticmethod
-    def of(*nodes, stage=None, solves=True, **settings):
-        pool = Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=LeaseSettings(**{**SETTINGS, **settings}))
+    def of(*nodes, stage=None, solves=True, is_ledger=False, **settings):
+        """`is_ledger`: the auction is an allocator on the ledger."""
+        pool = _ledger_pool(settings) if is_ledger else _lease_pool(settings)
         world = World(stage or Simulated(pool, solves=solves))
         world.stage.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
         world.stage.take(NodesChanged(nodes, ()))
@@ -118,10 +135,14 @@ class World:
 
     def held(self):
         """The GPUs of the leases that have begun, by application."""
-        found = {}
-        for one in self.stage.state().leases.values():
-            if one.started_at is not None:
-                found.setdefault(one.lease.app, set()).update(one.gpus)
+        state, found = self.stage.state(), {}
+        if isinstance(state, LedgerState):
+            entries = state.ledger.leases.values()
+            started = [(one.app, one.leased.cells) for one in entries if one.is_started]
+        else:
+            started = [(one.lease.app, one.gpus) for one in state.leases.values() if one.started_at is not None]
+        for app, gpus in started:
+            found.setdefault(app, set()).update(gpus)
         return found
 
     def rounds(self):

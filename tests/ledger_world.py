@@ -15,11 +15,11 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.leases.validity import validate
-from yarn_plugin.decide.pools.commands import Ask, CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
+from yarn_plugin.decide.pools.commands import Ask, CancelRevoke, Downgrade, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.ledger import cells_of_pool
-from yarn_plugin.model.auction import Estimate, EstimateRequest
+from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer, Row
 from yarn_plugin.model.cluster import Capabilities, Container, YarnApp
-from yarn_plugin.model.gpus import Job
+from yarn_plugin.model.gpus import Job, Piece
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Demand, Pool
 from yarn_plugin.model.topology import Topology
@@ -77,7 +77,15 @@ class LedgerWorld:
         return decided
 
     def answer(self, decided):
-        """Answer questions about jobs: each application has one job, of as many GPUs as it demands first."""
+        """Answer questions about jobs: each application has one job, of as many GPUs as it demands first; and bid on
+        all GPUs of each slot that is offered."""
+        for offer in sent(decided, Offer):
+            if isinstance(offer.offer, GpuOffer) and offer.app in self.stage.intake.state.registered:
+                slots = [slot for machine in offer.offer.machines for slot in machine.slots if slot.gpus]
+                rows = tuple(
+                    Row((Piece(slot.gpus, slot.id, "slot"),), 1.0 + number) for number, slot in enumerate(slots)
+                )
+                self.answer(self.say(offer.app, Bid(offer.offer.round, 9.0, rows)))
         for ask in sent(decided, Ask):
             if isinstance(ask.question, EstimateRequest) and ask.app in self.stage.intake.state.registered:
                 demand = self.stage.intake.state.registered[ask.app].demand

@@ -13,7 +13,7 @@ from themis_agent.agent.settings import Constraint, Settings
 from themis_agent.search import bracket_sizes
 from themis_agent.trial.store import store_at
 from themis_agent.trial.wire import MAX_METRICS
-from yarn_plugin.api.jobs import JobList
+from yarn_plugin.api.jobs import MAX_JOBS, GpuPart, Job, JobList, Pods
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
 from yarn_plugin.toml_files import FileError, Section, matching, read_toml, validate
@@ -159,6 +159,7 @@ class AppFile(Section):
     space: Annotated[dict[Annotated[str, _PARAMETER], AnyDimension], Field(min_length=1)]
     enqueue: tuple[Parameters, ...] = ()
     jobs: JobList = Field(default=[])
+    sharing: GpuPart | None = None
     environment: Environment = Environment()
     data: Data = Data()
 
@@ -188,6 +189,25 @@ class AppFile(Section):
         if self.sampler == "grid" and self.trials is None:
             return len(combinations(self.space))
         return self.trials or 1
+
+    @property
+    def declared_jobs(self) -> list[Job]:
+        """The jobs that are declared to the arbiter: for each trial that may run at once, a part of a GPU."""
+        if self.sharing is None:
+            return self.jobs
+        part = [Pods(pods=1, cells_each=1)]
+        count = min(self.trial_count, MAX_JOBS)
+        return [Job(name=f"worker-{number}", gang=part, sharing=self.sharing) for number in range(count)]
+
+    @property
+    def trials_on_gpu(self) -> int:
+        """How many trials may run on a GPU at once, by what they need of it: one of them at its peak, as in OJPP."""
+        part = self.sharing
+        if part is None:
+            return 1
+        peak = part.peak_memory or part.memory
+        fitting = int(1 / part.computing + 1e-9), int((1 - peak + part.memory) / part.memory + 1e-9)
+        return max(1, min(fitting))
 
     def settings(self) -> Settings:
         """What the agent decides with."""
@@ -262,6 +282,7 @@ def _conflicts(given: Mapping[str, Any]) -> Iterator[str]:
     space = given.get("space")
     dimensions = {name: one for name, one in space.items() if isinstance(one, dict)} if isinstance(space, dict) else {}
     yield from _number_of_trials(given)
+    yield from _sharing(given)
     yield from _patterns(given)
     yield from _constraints(given)
     yield from _sampler(given, dimensions)
@@ -298,6 +319,17 @@ def _number_of_trials(given: Mapping[str, Any]) -> Iterator[str]:
         and algorithm in ("successive_halving", "asha", "curve_stopping", "plain")
     ):
         yield f"trials: required by the algorithm {algorithm}"
+
+
+def _sharing(given: Mapping[str, Any]) -> Iterator[str]:
+    if given.get("sharing") is None:
+        return
+    gpus = given.get("gpus_per_trial")
+    most = gpus.get("max", 1) if isinstance(gpus, dict) else 1
+    if most != 1:
+        yield f"gpus_per_trial.max {most!r}: must be 1 with [sharing]: a trial has a part of one GPU"
+    if given.get("jobs"):
+        yield "jobs: must be left out with [sharing], which declares a job for each trial"
 
 
 def _number_of_enqueued(given: Mapping[str, Any], enqueued: int) -> Iterator[str]:

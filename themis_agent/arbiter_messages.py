@@ -1,17 +1,23 @@
 """Between the arbiter's messages and the agent's events and commands."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from themis_agent.agent import commands, events, messages
+from themis_agent.agent.sharing import gpu_of, part_of
 from yarn_plugin.model.auction import Release
+
+SLOWDOWN = "shared-gpus.slowdown/1"
+"""The type of the message with which an application tells a slowdown (docs/sharing.md)."""
 
 
 class Translation:
-    """Translates the messages of one application. `journal_time`: seconds since the epoch in the agent's time."""
+    """Translates the messages of one application. `journal_time`: seconds since the epoch in the agent's time.
+    `is_sharing`: its leases are of parts of GPUs, one for each of its jobs."""
 
-    def __init__(self, journal_time: Callable[[float], float]) -> None:
-        self._journal_time = journal_time
+    def __init__(self, journal_time: Callable[[float], float], is_sharing: bool = False) -> None:
+        self._journal_time, self._is_sharing = journal_time, is_sharing
 
     def translated(self, message: messages.FromArbiter) -> tuple[events.Event, ...]:
         """What a message means to the agent."""
@@ -22,21 +28,33 @@ class Translation:
                 return (events.Offered(message.id, message.offer),)
             case messages.Grant():
                 return tuple(
-                    events.Granted(lease.id, tuple(map(_gpu, lease.holdings)), self._time(lease.until))
-                    for lease in message.leases
+                    events.Granted(lease.id, self._gpus(lease), self._time(lease.until)) for lease in message.leases
                 )
             case messages.Renew():
                 return (events.Renewed(message.lease, self._time(message.until)),)
             case messages.Revoke():
-                return (events.Revoked(message.lease, self._journal_time(message.by), message.cells),)
+                return (events.Revoked(message.lease, self._journal_time(message.by), self._cells(message.cells)),)
             case messages.LeaseEnded():
-                return (events.LeaseEnded(message.lease, message.cells),)
+                return (events.LeaseEnded(message.lease, self._cells(message.cells)),)
             case messages.Leases():
                 return (events.LeasesRead(tuple(map(self._held, message.leases))),)
 
     def _held(self, lease: messages.Lease) -> events.HeldLease:
+        gpus = self._gpus(lease)
+        revoked = tuple(gpu.cell for gpu in gpus) if self._is_sharing and lease.revoked else lease.revoked
+        return events.HeldLease(lease.id, gpus, self._time(lease.until), revoked, self._time(lease.vacate_by))
+
+    def _gpus(self, lease: messages.Lease) -> tuple[events.Gpu, ...]:
         gpus = tuple(map(_gpu, lease.holdings))
-        return events.HeldLease(lease.id, gpus, self._time(lease.until), lease.revoked, self._time(lease.vacate_by))
+        if not self._is_sharing:
+            return gpus
+        # A part of a GPU has a holding for each of its resources.
+        parts = {gpu.cell: replace(gpu, cell=part_of(gpu.cell, lease.job)) for gpu in gpus}
+        return tuple(parts.values())
+
+    def _cells(self, cells: tuple[str, ...]) -> tuple[str, ...]:
+        """A lease of a part is of one cell: what is said of any is said of all."""
+        return () if self._is_sharing else cells
 
     def _time(self, wall: float | None) -> float | None:
         return None if wall is None else self._journal_time(wall)
@@ -58,6 +76,8 @@ def answer(command: commands.Command) -> tuple[str, dict[str, Any]] | None:
         case commands.SendBid():
             return messages.write(command.bid)
         case commands.ReleaseGpus():
-            return messages.write(Release(command.lease, command.cells))
+            return messages.write(Release(command.lease, tuple(map(gpu_of, command.cells))))
+        case commands.SendSlowdown():
+            return SLOWDOWN, {"job": command.job, "slowdown": command.slowdown}
         case _:
             return None

@@ -10,9 +10,10 @@ from themis_agent.app_file import AppFile
 from themis_agent.communication import settings
 from themis_agent.local.folder import Folder
 from themis_agent.trial.wire import CheckpointSpec, LaunchSpec
+from yarn_plugin.api.jobs import GpuPart
 
-LAUNCHER = "themis_agent.trial.launcher"
-"""The module that a launcher runs."""
+LAUNCHER, HOST = "themis_agent.trial.launcher", "themis_agent.trial.host"
+"""The modules that a launcher runs, and the host of those that share a GPU."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,23 @@ def environment(app: AppFile, parameters: dict[str, object]) -> dict[str, str]:
     """What is added to the environment of a trial's command."""
     ours = {"THEMIS_PARAMETERS": json.dumps(parameters), "THEMIS_MAX_STEPS": str(app.max_steps)}
     planned = {settings.MODE: app.communication} if app.communication == "planned" else {}
-    return {**planned, **app.environment.env, **ours}
+    shared = {} if app.sharing is None else part_limits(app.sharing)
+    return {**planned, **shared, **app.environment.env, **ours}
+
+
+def part_limits(part: GpuPart) -> dict[str, str]:
+    """The variables that keep a process to its part of a GPU, as far as driver and framework heed them.
+
+    CUDA's MPS limits the computing; JAX and TensorFlow, the memory. PyTorch has a call for it, which takes
+    THEMIS_GPU_MEMORY_FRACTION: `torch.cuda.set_per_process_memory_fraction`.
+    """
+    memory = f"{part.peak_memory or part.memory:g}"
+    return {
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 * part.computing:g}",
+        "THEMIS_GPU_MEMORY_FRACTION": memory,
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": memory,
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    }
 
 
 def last_lines(path: Path, count: int) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import hmac
 import math
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 
@@ -40,10 +40,18 @@ class Launched:
     """The conversation with all launchers of an agent.
 
     `attempt`: of the agent. `tells_ends`: a launcher is gone when it says so; else someone else says when it is.
+    `hosts`: takes the reports of the hosts of shared GPUs, by the names of their containers; for any thread.
     """
 
-    def __init__(self, agent: LiveAgent, attempt: int, tells_ends: bool = True) -> None:
+    def __init__(
+        self,
+        agent: LiveAgent,
+        attempt: int,
+        tells_ends: bool = True,
+        hosts: Callable[[str, wire.HostReport], wire.HostAnswer] = lambda name, report: wire.HostAnswer(),
+    ) -> None:
         self._agent, self._attempt, self._tells_ends = agent, attempt, tells_ends
+        self.hosts = hosts
         self._acknowledged: dict[str, int] = {}
         self._locks: dict[str, threading.Lock] = {}
 
@@ -177,6 +185,14 @@ def service(launched: Launched, token: str) -> FastAPI:
             # Of a superseded attempt too: the next one takes the events.
             raise HTTPException(503, str(problem) or "the agent is busy", {"Retry-After": "1"}) from None
         return Response(answer.model_dump_json(), media_type="application/json")
+
+    @app.post("/v1/hosts/{name}")
+    async def post_host(name: str, request: Request) -> Response:
+        try:
+            report = wire.HostReport.model_validate_json(await request.body())
+        except ValidationError as problem:
+            raise HTTPException(400, " ".join(str(problem).split())[:1000]) from None
+        return Response(launched.hosts(name, report).model_dump_json(), media_type="application/json")
 
     return app
 

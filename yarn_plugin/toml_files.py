@@ -103,7 +103,15 @@ def read_toml(where: str, path: Path) -> dict[str, Any]:
     Raises:
         FileError: it cannot be read, or is not TOML.
     """
-    text = read_text(where, path)
+    return parse_toml(where, read_text(where, path))
+
+
+def parse_toml(where: str, text: str) -> dict[str, Any]:
+    """The values of a TOML text. `where`: names it in errors.
+
+    Raises:
+        FileError: it is not TOML.
+    """
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:

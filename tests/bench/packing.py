@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from yarn_plugin.decide.mechanisms.packing import Job, PackingProblem, Slowdowns, pack, slowdowns_on
+from yarn_plugin.decide.mechanisms.packing import PackingProblem, Slowdowns, pack
+from yarn_plugin.simulation.shared_queues import drawn_jobs, outcome, sociable
 
 QUEUES = {20: 20, 100: 5, 400: 2}
 """How many queues of each number of jobs."""
@@ -24,49 +25,24 @@ SOCIABLE = 13
 def measure() -> dict[str, Any]:
     """By number of jobs: seconds, GPUs saved against one worker a GPU, performance kept, gap to the bound."""
     slowdowns = _slowdowns()
-    kinds = _sociable(slowdowns)
+    kinds = sociable(slowdowns, SOCIABLE)
     results: dict[str, Any] = {}
     for jobs, queues in QUEUES.items():
         seconds, saved, kept, gaps = [], [], [], []
         for seed in range(queues):
-            problem = PackingProblem(_queue(random.Random(seed), jobs, kinds), slowdowns)
+            problem = PackingProblem(drawn_jobs(random.Random(seed), jobs, kinds), slowdowns)
             started = time.process_time()
             packing = pack(problem)
             seconds.append(time.process_time() - started)
-            workers = sum(job.workers for job in problem.jobs)
-            saved.append(1 - len(packing.gpus) / workers)
-            kept.append(_performance(problem, packing.gpus))
+            found = outcome(problem, packing.gpus)
+            saved.append(found.gpus_saved)
+            kept.append(found.performance)
             gaps.append(packing.gap)
         results[f"jobs_{jobs}_s_max"] = max(seconds)
         results[f"jobs_{jobs}_saved"] = statistics.mean(saved)
         results[f"jobs_{jobs}_performance"] = statistics.mean(kept)
         results[f"jobs_{jobs}_gap"] = max(gaps)
     return results
-
-
-def _performance(problem: PackingProblem, gpus: tuple[tuple[int, ...], ...]) -> float:
-    """The mean over jobs of the time alone divided by the time of the worst worker."""
-    worst = [0.0] * len(problem.jobs)
-    for gpu in gpus:
-        for job, slowdown in zip(gpu, slowdowns_on(problem, gpu), strict=True):
-            assert slowdown is not None
-            worst[job] = max(worst[job], slowdown)
-    return statistics.mean(1 / (1 + slowdown) for slowdown in worst)
-
-
-def _queue(rng: random.Random, jobs: int, kinds: list[str]) -> tuple[Job, ...]:
-    return tuple(
-        Job(
-            f"j{number}",
-            rng.choice(kinds),
-            rng.randint(1, 10),
-            computing=rng.uniform(0.1, 0.5),
-            memory=rng.uniform(0.05, 0.3),
-            increment=rng.uniform(0.1, 0.62),
-            probability=rng.uniform(0.03, 0.2),
-        )
-        for number in range(jobs)
-    )
 
 
 def _slowdowns() -> Slowdowns:
@@ -90,9 +66,3 @@ def _parsed(name: str) -> tuple[str, int]:
     """The kind and the number of GPUs of a key such as "('ResNet-18 (batch size 16)', 1)"."""
     kind, _, gpus = name.strip("()").rpartition(", ")
     return kind.strip("'\""), int(gpus)
-
-
-def _sociable(slowdowns: Slowdowns) -> list[str]:
-    kinds = sorted({kind for kind, _ in slowdowns})
-    typical = {kind: statistics.median([one for (_, b), one in slowdowns.items() if b == kind]) for kind in kinds}
-    return sorted(kinds, key=lambda kind: (typical[kind], kind))[:SOCIABLE]

@@ -36,7 +36,7 @@ def by_counts(tells):
                     after = round(turn.at - (held.revoked_at or turn.at), 6)
                     leases.end(turn, held.lease.id, gpus, LeaseVacated(after))
                     turn.freed(gpus, RELEASED)
-        leases.start_vacated(turn)
+        turn.start_vacated()
 
     return patch.object(handover, "end_vacated", end_vacated)
 

@@ -42,7 +42,7 @@ def recorded(name):
 
 
 CELLS = BuddyCellsSettings(spec(prod={"rack": 2}), default_cluster="prod")
-GUESTS = ("fifo", "tiresias", "toy-in-turn", "toy-table")
+GUESTS = ("fifo", "themis", "tiresias", "toy-in-turn", "toy-table")
 SETTINGS = {
     "cells": CELLS,
     **{f"cells/{guest}": replace(CELLS, inside={"prod": guest}) for guest in GUESTS},
@@ -185,4 +185,6 @@ def test_9_a_restart_grants_nothing_that_it_had_not(name):
 
 
 def test_every_allocator_is_tried():
-    assert {"allox", "cells", "fifo", "job_rounds", "shared_gpus", "toy-in-turn", "toy-table"} <= set(TOYS.allocators)
+    assert {"allox", "cells", "fifo", "job_rounds", "shared_gpus", "themis", "toy-in-turn", "toy-table"} <= set(
+        TOYS.allocators
+    )

@@ -1,4 +1,4 @@
-"""The contract of pool controllers, with toys: an auction, a host of two auctions, 65,536 cells changed in place.
+"""The contract of pool controllers, with toys: an auction, 65,536 cells changed in place.
 
 Each runs live (the daemon, a journal on disk, a worker process), simulated and replayed, with identical results.
 """
@@ -16,8 +16,6 @@ from tests.integration.sleepers import eventually
 from tests.toys import auction
 from tests.toys.auction import Answer, AuctionState, Provoke, StillNeeded
 from tests.toys.cells import CELLS, EACH, CellTable, More
-from tests.toys.host import HostState, Tenant
-from tests.toys.host import Settings as HostSettings
 from tests.toys.process import Process
 from tests.toys.registry import TOYS
 from tests.toys.stage import QUEUES, Live, Simulated, check_agreement, check_leases, gpu, request, sent
@@ -34,7 +32,6 @@ from yarn_plugin.decide.events import (
 from yarn_plugin.decide.pools import advance
 from yarn_plugin.decide.pools.commands import Ask, CancelRevoke, Grant, LeaseEnded, Renew, Revoke, Solve
 from yarn_plugin.decide.pools.controller import Kind
-from yarn_plugin.decide.pools.hosting import Part
 from yarn_plugin.decide.pools.inputs import FromApp
 from yarn_plugin.drive import journaling
 from yarn_plugin.journal.intake import SkippedInputError
@@ -279,102 +276,7 @@ def test_an_arbiter_killed_in_any_phase_completes_each_round_once(process):
     assert [granted.count(one.app) for one in (ann, eve)] == [5, 3]
 
 
-# (b) A host of two children with virtual cells.
-
-
-def hosted(**settings):
-    """Two tenants with cells of the same names; one physical cell is in both of their parts."""
-    ann = Part({"gpu-0": "n1/gpu-0", "gpu-1": "n1/gpu-1", "spare": "n2/gpu-1"})
-    eve = Part({"gpu-0": "n2/gpu-0", "spare": "n2/gpu-1"})
-    tenants = [
-        Tenant(name, user, part, "toy-auction", auction.Settings(**settings))
-        for name, user, part in (("prod-a", "ann", ann), ("prod-b", "eve", eve))
-    ]
-    return gpu("toy-host", HostSettings(tuple(tenants), FOUR))
-
-
-def test_a_host_of_two_children_gives_the_same_results_live_simulated_and_replayed(live, tmp_path):
-    stage = live(hosted(ask_s=30.0, lease_s=1.0, grace_s=0.3))
-    a, b = stage.register("ann", wants=3), stage.register("eve", wants=2)
-    stage.until(lambda: len(stage.state().taken) == 4, "all cells are leased")
-    stage.until(lambda: len(stage.state().delayed) == 1, "both want one of them, so one child waits for it")
-    first = stage.state().taken["n2/gpu-1"]
-    stage.deregister(a if first.startswith("gpu/prod-a#") else b)
-    stage.until(lambda: stage.state().taken.get("n2/gpu-1", first) != first, "then the other child leases it")
-    stage.daemon.stop()
-    grants = stage.sent(Grant)
-    assert {holding.cell for grant in grants for lease in grant.leases for holding in lease.holdings} <= set(FOUR)
-    assert {grant.id.split("#")[0] for grant in grants} == {"gpu/prod-a", "gpu/prod-b"}
-    check_leases(stage.decided)
-    check_agreement(tmp_path / "journal", stage.decided)
-
-
-def test_a_child_sees_no_physical_cells_and_its_ids_and_timers_contain_its_path():
-    stage = Simulated(hosted(solve_s=0.0), solves=False)
-    for user in ("ann", "eve"):
-        app = stage.register(user)
-        stage.say(app, Answer(1, 1))
-    assert [one.id.split("#")[0] for one in stage.problems] == ["gpu/prod-a", "gpu/prod-b"]
-    assert {one.pool for one in stage.problems} == {"gpu"}
-    stage.solve()
-    stage.solve()
-    for name, child in stage.state().children.items():
-        assert set(stage.pool_state().timers) >= {f"gpu/{name}"}
-        seen = repr((child.state, child.seen))
-        assert "gpu-0" in seen
-        assert not any(cell in seen for cell in FOUR)
-
-
-def test_a_host_rejects_a_cell_outside_the_part_of_its_child():
-    rogue = Tenant("rogue", "ann", Part({"gpu-0": "n1/gpu-0"}), "toy-auction", auction.Settings(cells=("n2/gpu-0",)))
-    stage = Simulated(gpu("toy-host", HostSettings((rogue,), FOUR)))
-    stage.say(stage.register("ann"), Answer(1, 1))
-    assert stage.sent(Grant) == []
-    assert stage.state().taken == {}
-
-
-def test_a_child_that_raises_does_not_stop_its_sibling():
-    stage = Simulated(hosted(ask_s=1.0))
-    a = stage.register("ann")
-    stage.say(a, Provoke("TimerDue"), 0.5)
-    b = stage.register("eve")
-    decided = stage.wait(0.7)
-    (stopped,) = [one for one in commands(decided) if isinstance(one, PoolStopped)]
-    assert (stopped.pool, stopped.error) == ("gpu/prod-a", "RuntimeError: provoked by TimerDue")
-    assert stage.pool_state().failure is None
-    stage.say(b, Answer(1, 1))
-    assert {lease.split("#")[0] for lease in stage.state().taken.values()} == {"gpu/prod-b"}
-    stage.say(a, Provoke("nothing"))
-    resumed = [one for one in commands(stage.wait(advance.RETRY_AFTER)) if isinstance(one, PoolResumed)]
-    assert [one.pool for one in resumed] == ["gpu/prod-a"]
-
-
-def cells_hosted():
-    tenants = (Tenant("prod-a", "ann", Part(), "toy-cells"), Tenant("prod-b", "eve", Part(), "toy-cells"))
-    return gpu("toy-host", HostSettings(tenants, FOUR))
-
-
-def test_changes_of_children_in_place_are_rolled_back(failing_events):
-    stage = Simulated(cells_hosted())
-    app = stage.register("ann")
-    tables = [child.state for child in stage.state().children.values()]
-    before = [table.dump() for table in tables]
-    with pytest.raises(SkippedInputError, match="9 cells at once"):
-        stage.say(app, More(9))
-    failing_events.append(lambda event: isinstance(event, AppSaid))
-    with pytest.raises(SkippedInputError, match="OverflowError"):
-        stage.say(app, More(2))
-    assert [table.dump() for table in tables] == before
-    failing_events.clear()
-    stage.say(app, More(2))
-    assert len(tables[0].of[app]) == EACH + 2
-    assert [table.savepoint() for table in tables] == [0, 0], "the undo log is empty"
-    stage.intake.compact()
-    again = Simulated(journal=stage.journal)
-    assert [child.state.dump() for child in again.state().children.values()] == [table.dump() for table in tables]
-
-
-# (c) 65,536 cells changed in place.
+# (b) 65,536 cells changed in place.
 
 
 def test_cells_changed_in_place_give_the_same_results_live_and_replayed(live, tmp_path):
@@ -636,22 +538,15 @@ def test_a_compaction_changes_nothing_and_restores_typed_values(tmp_path):
 
 
 def test_open_commands_are_restored_from_the_journal():
-    stage = Simulated(auctioned(), hosted_in_cells(), solves=False)
+    stage = Simulated(auctioned(), solves=False)
     app = stage.register("ann")
-    stage.register("eve", "cells")
     stage.say(app, Answer(1, 1))
     stage.intake.compact()
     again = Simulated(journal=stage.journal)
     assert isinstance(again.state(), AuctionState)
     assert again.state() == stage.state()
     assert [type(one).__name__ for one in again.state().open.values()] == ["Solve"]
-    assert isinstance(again.state("cells"), HostState)
-    assert isinstance(again.state("cells").children["prod-b"].state, AuctionState)
     assert is_typed(again.intake.state.pool_states)
-
-
-def hosted_in_cells():
-    return replace(hosted(), name="cells", queue="root.cells")
 
 
 def is_typed(value):

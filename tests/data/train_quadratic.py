@@ -11,6 +11,14 @@ import numpy as np
 from themis_agent import trial
 
 
+def beside(folder):
+    """How many processes run on this GPU."""
+    here = folder / os.environ["CUDA_VISIBLE_DEVICES"]
+    here.mkdir(exist_ok=True)
+    (here / str(os.getpid())).touch()
+    return sum(Path("/proc", one.name).exists() for one in here.iterdir())
+
+
 def main():
     given = argparse.ArgumentParser()
     given.add_argument("--rate", type=float, required=True)
@@ -21,6 +29,7 @@ def main():
     given.add_argument("--hold-at", type=int, default=5)
     given.add_argument("--save-s", type=float, default=0.0, help="how long a checkpoint is written")
     given.add_argument("--weight-mb", type=int, default=0, help="how large a checkpoint is, at least")
+    given.add_argument("--beside", type=Path, help="a folder, for steps that are slower by each one on the same GPU")
     options = given.parse_args()
     weights, step = np.linspace(1.0, 2.0, 8), 0
     found = trial.newest_checkpoint()
@@ -28,7 +37,7 @@ def main():
         written = json.loads((found / "state.json").read_text())
         weights, step = np.array(written["weights"]), written["step"]
     while step < options.steps and not trial.should_stop():
-        time.sleep(options.step_s)
+        time.sleep(options.step_s * (beside(options.beside) if options.beside else 1))
         if options.hold and options.hold.exists() and step >= options.hold_at:
             continue
         step += 1

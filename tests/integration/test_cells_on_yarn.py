@@ -1,13 +1,17 @@
-"""Two virtual clusters on a real cluster: a guaranteed gang evicts opportunistic work, through a kill -9."""
+"""Two virtual clusters on a real cluster: a guaranteed gang evicts opportunistic work, whatever is killed meanwhile."""
 
 import getpass
+import os
+import signal
 
+import psutil
 import pytest
 
 from tests.integration.arbiter_process import run
 from tests.integration.sleepers import eventually
 from tests.leased.intervals import overlaps
 from tests.leased.lab import Lab
+from yarn_plugin.decide.commands import SignalContainers
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
 
 pytestmark = pytest.mark.integration
@@ -60,15 +64,56 @@ def pool(lab):
     return lab.replayed().state.pool_states["gpu"].state
 
 
-def test_a_gang_evicts_and_starts_although_the_arbiter_is_killed_in_between(lab):
+def decided(lab, kind):
+    return any(isinstance(command, kind) for one in lab.replayed().history for command in one.commands)
+
+
+def low_leases(lab):
+    low = min(lab.replayed().state.registered, key=lambda app: int(app.removeprefix("app_")))
+    return [entry for entry in pool(lab).ledger.leases.values() if entry.app == low]
+
+
+PHASES = {
+    "journaled": lambda lab: any(entry.leased.leaving for entry in pool(lab).ledger.leases.values()),
+    "signalled": lambda lab: decided(lab, SignalContainers),
+    "gone": lambda lab: sum(len(entry.gpus) for entry in low_leases(lab)) < 16,
+}
+
+
+def kill(lab, process):
+    """kill -9, and start it again; YARN starts an application master again."""
+    if process == "arbiter":
+        lab.arbiter.kill()
+        lab.arbiter.start()
+    elif process == "manager":
+        os.kill(lab.cluster.daemons["rm"], signal.SIGKILL)
+        lab.cluster.start("rm")
+        lab.cluster.wait()
+    else:
+        config = str(lab.folder / f"{process}.json")
+        masters = [one for one in psutil.process_iter(["cmdline"]) if config in (one.info["cmdline"] or ())]
+        assert len(masters) == 1
+        masters[0].kill()
+
+
+MORE = [
+    pytest.param(process, phase, marks=pytest.mark.matrix)
+    for process in ("arbiter", "manager", "high")
+    for phase in PHASES
+    if (process, phase) != ("arbiter", "journaled")
+]
+
+
+@pytest.mark.parametrize(("process", "phase"), [("arbiter", "journaled"), *MORE])
+def test_a_gang_evicts_and_starts_whatever_is_killed_and_when(lab, process, phase):
     lab.submit("low", jobs=[job(f"low-{number}", "research", 4, priority=-1) for number in range(4)], work_s=10_000)
     eventually(lambda: len(lab.gpus_of("low")) == 16, "opportunistic work has all GPUs", 90)
     lab.hold("vacate", "low")
-    lab.submit("high", jobs=[job("urgent", "prod", 4, 4)], work_s=10_000)
-    eventually(lambda: any(one.leased.leaving for one in pool(lab).ledger.leases.values()), "journaled: an eviction")
-    lab.arbiter.kill()
-    lab.arbiter.start()
+    lab.submit("high", jobs=[job("urgent", "prod", 4, 4)], work_s=10_000, attempts=2)
+    eventually(lambda: PHASES[phase](lab), f"the eviction is {phase}")
+    kill(lab, process)
     eventually(lambda: len(lab.gpus_of("high")) == 8, "the gang runs within its grace and 60 s", 65)
+    eventually(lambda: len(pool(lab).ledger.leases) == 4, "both gangs of research that are left run on")
     kept = pool(lab)
     validate(kept.allocated.cells.cluster)
     kinds = {one.leased.claim[1]: one.leased.kind for one in kept.ledger.leases.values()}

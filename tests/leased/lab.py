@@ -102,22 +102,23 @@ class Lab:
 
     # Applications.
 
-    def submit(self, name, gpus=8, work_s=100, jobs=()):
-        """Submit an application under leases. `jobs`: that it declares, as JSON objects."""
+    def submit(self, name, gpus=8, work_s=100, jobs=(), attempts=1):
+        """Submit an application under leases. `jobs`: that it declares, as JSON objects. `attempts`: of its master."""
         path = self.folder / f"{name}.json"
         config = {"url": self.arbiter.url, "token": self._token, "name": name, "gpus": gpus, "work_s": work_s}
         path.write_text(json.dumps({**config, "jobs": jobs, "folder": str(self.folder)}))
         label = partition.NAME if self.cluster.spec.gpu_partition else ""
-        self.apps[name] = self._run("root.gpu", "tests.leased.application", path, label=label)
+        self.apps[name] = self._run("root.gpu", "tests.leased.application", path, label=label, attempts=attempts)
 
     def submit_batch(self, tasks=2, seconds=2):
         """Submit a batch application beside them; returns its YARN id."""
         return self._run("root.sql.batch", "tests.leased.batch", tasks, seconds)
 
-    def _run(self, queue, module, *words, label=""):
+    def _run(self, queue, module, *words, label="", attempts=1):
         environment = {"PYTHONPATH": PYTHON_PATH, "HADOOP_CONF_DIR": str(self.cluster.conf_dir)}
         command = " ".join(map(str, ("exec", sys.executable, "-m", module, *words, "1><LOG_DIR>/out", "2>&1")))
-        return self.sleepers.submit(queue, 256, command=command, environment=environment, partition=label)
+        return self.sleepers.submit(queue, 256, command=command, environment=environment, partition=label,
+                                     **{"max-app-attempts": attempts})  # fmt: skip
 
     def hold(self, step, *names):
         """Have applications wait before a step."""

@@ -13,6 +13,7 @@ from tests.hosted_pool import Pool, Recorded
 from tests.property.test_virtual_clusters import topology
 from tests.small_cells import spec
 from yarn_plugin.decide.allocators import AllocatorKind
+from yarn_plugin.decide.allocators.auction import Auction, AuctionSettings
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCells, BuddyCellsSettings
 from yarn_plugin.decide.allocators.fifo import Fifo, FifoSettings
 from yarn_plugin.decide.allocators.job_rounds import JobRounds, JobRoundsSettings
@@ -28,6 +29,7 @@ SPECS = (
     spec(a={"gpu": 2, "pair": 2}, b={"node": 1}),
 )
 INSIDE = {
+    "themis": lambda: Auction(AuctionSettings(lease_s=100.0)),
     "fifo": lambda: Fifo(FifoSettings()),
     "tiresias": lambda: JobRounds(JobRoundsSettings("tiresias", 100.0)),
     "gandiva": lambda: JobRounds(JobRoundsSettings("gandiva", 100.0)),
@@ -119,7 +121,8 @@ def test_the_same_decisions_and_starts_as_in_a_private_cluster(name, seed):
     assert len(shared) > 3
 
 
-@pytest.mark.parametrize("name", sorted(INSIDE))
+# A round of Themis counts what has started: who waits for evictions has attained less.
+@pytest.mark.parametrize("name", sorted(INSIDE.keys() - {"themis"}))
 def test_evictions_delay_starts_by_at_most_the_grace_period_and_change_no_decision(name):
     are_delayed = []
     for seed in range(10, 13):

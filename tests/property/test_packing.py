@@ -1,7 +1,9 @@
 """Packing onto shared GPUs: every packing keeps all constraints, and none of small queues uses fewer GPUs."""
 
 import random
+from dataclasses import replace
 from itertools import combinations
+from math import inf
 
 import pytest
 
@@ -13,6 +15,7 @@ from yarn_plugin.decide.mechanisms.packing import (
     pack,
     place_easygoing_first,
     place_greedily,
+    slowdowns_on,
     violations,
 )
 from yarn_plugin.decide.mechanisms.packing import patterns as by_patterns
@@ -79,6 +82,78 @@ def test_no_packing_of_a_small_queue_uses_fewer_gpus(seed):
     best = pack(problem)
     assert len(best.gpus) == least
     assert best.bound <= least
+
+
+def in_steps(problem):
+    """The same with numbers that are sums of powers of two, so that no order of adding them rounds."""
+    step = lambda value: max(round(value * 64), 1) / 64  # noqa: E731
+    jobs = tuple(
+        replace(job, computing=step(job.computing), memory=step(job.memory), increment=step(job.increment))
+        for job in problem.jobs
+    )
+    return PackingProblem(jobs, {pair: step(value) for pair, value in problem.slowdowns.items()}, problem.limits)
+
+
+def place_simply(problem, order):
+    """Algorithm 2 as the text has it: each constraint is looked up anew for each GPU and worker."""
+    jobs, limits, gpus = problem.jobs, problem.limits, []
+
+    def slowdown_of(there):
+        return max(inf if one is None else one for one in slowdowns_on(problem, tuple(there)))
+
+    def is_balanced(job, state):
+        mine = [
+            one for gpu in state for at, one in zip(gpu, slowdowns_on(problem, tuple(gpu)), strict=True) if at == job
+        ]
+        return max(mine) - min(mine) <= limits.balance + 1e-9
+
+    def fits(there):
+        workers = [jobs[job] for job in there]
+        return (
+            sum(one.computing for one in workers) <= 1 + 1e-9
+            and sum(one.memory for one in workers) + max(one.increment for one in workers) <= 1 + 1e-9
+            and collision(tuple(one.probability for one in workers)) <= limits.collision + 1e-9
+            and slowdown_of(there) <= limits.interference + 1e-9
+        )
+
+    def filled(job, may_open):
+        state = [list(gpu) for gpu in gpus]
+        for _ in range(jobs[job].workers):
+            fitting = [number for number, gpu in enumerate(state) if fits([*gpu, job])]
+            for number in sorted(fitting, key=lambda number: slowdown_of([*state[number], job])):
+                after = [[*gpu, job] if at == number else gpu for at, gpu in enumerate(state)]
+                if all(is_balanced(other, after) for other in after[number]):
+                    state = after
+                    break
+            else:
+                if not may_open or not is_balanced(job, [*state, [job]]):
+                    return None
+                state = [*state, [job]]
+        return state
+
+    for job in order:
+        gpus = filled(job, False) or filled(job, True) or [*gpus, *([job] for _ in range(jobs[job].workers))]
+    return tuple(tuple(sorted(gpu)) for gpu in gpus)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_workers_are_placed_as_the_algorithm_says(seed):
+    problem = in_steps(random_problem(random.Random(seed), jobs=8, workers=5))
+    jobs = problem.jobs
+    largest_first = sorted(range(len(jobs)), key=lambda job: (-jobs[job].computing, job))
+    assert place_greedily(problem) == place_simply(problem, largest_first)
+    easygoing_first = sorted(range(len(jobs)), key=lambda job: (jobs[job].probability, job))
+    assert place_easygoing_first(problem) == place_simply(problem, easygoing_first)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_patterns_are_all_sets_that_fit_on_a_gpu(seed):
+    problem = random_problem(random.Random(seed), jobs=5, workers=3)
+    workers = [index for index, job in enumerate(problem.jobs) for _ in range(job.workers)]
+    some = {one for count in range(1, 6) for one in combinations(workers, count)}
+    alone = dict.fromkeys(("workers", "balance"), 0)
+    fitting = {one for one in some if all(broken.constraint in alone for broken in violations(problem, (one,)))}
+    assert {one for one in by_patterns._patterns(problem) if len(one) <= 5} == fitting
 
 
 def test_a_collision_is_two_or_more_increments_at_once():

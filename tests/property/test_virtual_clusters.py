@@ -111,8 +111,10 @@ class World:
         self.ledger.tell(Restarted())
 
     def agrees(self):
-        """The allocator knows every lease, and its class; those inside know theirs, but for revoked ones."""
+        """The allocator knows every lease, and its class; those inside know theirs, but for revoked ones; its report
+        is that of an allocator that has not made one before."""
         state, leases = self.ledger.state, self.ledger.leases
+        assert self.ledger.allocator.report(state) == self.allocator().report(state)
         own = {key: lease for key, lease in leases.items() if ":" not in key}
         placed = [(key, gang.kind) for gang in state.placed.values() for key in gang.keys if key]
         assert sorted(placed) == sorted((key, lease.kind) for key, lease in own.items())

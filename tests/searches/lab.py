@@ -54,6 +54,8 @@ class Submitted:
         request = wire.Register(name=searched.name, request_id=self.yarn_app, pool="gpu", yarn_app=self.yarn_app)
         client = ArbiterClient(lab.arbiter.url, token)
         registered = eventually(lambda: self._registered(client, request), "the arbiter has seen the application")
+        if jobs := searched.declared_jobs:
+            client.declare_jobs(registered.app, jobs)
         files.write_private(folder / submission.ARBITER_TOKEN, registered.token)
         submission.write(
             folder,

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from tests.toys import allocators, auction, cells, host
+from tests.toys import allocators, auction, cells
 from yarn_plugin.decide.arbiter import BUILT_IN
 
-KINDS = (auction.KIND, cells.KIND, host.KIND)
+KINDS = (auction.KIND, cells.KIND)
 ALLOCATORS = (allocators.IN_TURN, allocators.TABLE)
 TOYS = replace(
     BUILT_IN,

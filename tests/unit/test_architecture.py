@@ -38,6 +38,7 @@ PURE = (
     "themis_agent.communication.schedule",
     "themis_agent.communication.search",
     "themis_agent.yarn.containers",
+    "themis_agent.yarn.hosting",
     "themis_agent.yarn.outbox",
 )
 """Rooms without input, output, time or threads: they decide, and the same inputs give the same decisions."""
@@ -109,6 +110,7 @@ PUBLISHED = (
     "yarn_plugin.observe.queue_tree",
     "yarn_plugin.report",
     "yarn_plugin.serving",
+    "yarn_plugin.sharing",
     "yarn_plugin.simulation.application",
     "yarn_plugin.simulation.leasing",
     "yarn_plugin.simulation.training.apps",

@@ -44,10 +44,10 @@ SMALLER = CELLS.replace('research]\ncells = [{ type = "node", number = 1 }]', "r
 
 
 @pytest.fixture
-def service(tmp_path):
+def service(tmp_path, request):
     (tmp_path / "cells.toml").write_text(CELLS)
     file = tmp_path / "arbiter.toml"
-    file.write_text(ARBITER)
+    file.write_text(ARBITER.replace('"prod" }', f'"prod"{getattr(request, "param", "")} }}'))
     pools = [section.pool() for section in config.load(file).pools]
     made = Service(tmp_path, *pools, cells_files=config.cells_files(file))
     nodes = tuple(Node(f"{host}:8041", "/r", Resources.of({GPU: 4, "vcores": 8})) for host in ("n1", "n2"))
@@ -106,6 +106,60 @@ def test_apply_says_what_plan_said_replaces_the_file_and_is_decided_on(run, serv
     code, out, _ = run("apply", new_file(tmp_path, CELLS))
     assert out.splitlines() == ["feasible; 1 gang unchanged", "pool gpu: in effect now"]
     assert not list(tmp_path.glob(".cells*")), "no draft is left"
+
+
+def test_show_fit_and_plan_ask_the_arbiter_where_no_file_is_given(run, tmp_path):
+    code, out, _ = run("show")
+    assert code == 0 and "gpu 0: app_6/big (priority 0)" in out
+    assert run("fit", "--vc", "prod", "--gang", "1x4")[1].splitlines() == ["now, on n2[0,1,2,3]"]
+    waits = ["waits: no room in research at priority 0", "until any of these ends: app_6/big"]
+    assert run("fit", "--vc", "research", "--gang", "1x1")[1].splitlines() == waits
+    assert run("plan", new_file(tmp_path, SMALLER))[1].splitlines() == [
+        "feasible; 0 gangs unchanged",
+        "opportunistic from then on: app_6/big",
+    ]
+
+
+def test_without_a_file_of_its_own_the_arbiter_cannot_say_its_cells(run, service):
+    service.app.state.backend.cells_files.clear()
+    code, _, err = run("show")
+    assert code == 2
+    assert "FILE '': required: the cells of pool gpu are in no file of their own" in err
+
+
+INSIDE = pytest.mark.parametrize("service", [', inside = { research = "fifo" }'], indirect=True)
+
+
+@INSIDE
+def test_gpus_leased_by_a_scheduler_inside_go_by_their_jobs(run, tmp_path):
+    out = run("running", "--json", tmp_path / "running.json")[1]
+    assert "app_6/big  research         0         n1[0] n1[1] n1[2] n1[3]" in out
+    gangs = json.loads((tmp_path / "running.json").read_text())["gangs"]
+    assert [(one["gang"], one["job"]) for one in gangs] == [
+        (f"app_6/big on n1[{number}]", "app_6/big") for number in range(4)
+    ]
+    for source in ((), (tmp_path / "cells.toml", "--running", tmp_path / "running.json")):
+        assert "gpu 3: app_6/big (priority 0)" in run("show", *source)[1]
+        waits = run("fit", *source, "--vc", "research", "--gang", "1x2")[1].splitlines()
+        assert waits[-1] == "until any of these ends: app_6/big", "all of its GPUs end together"
+    new = new_file(tmp_path, SMALLER)
+    planned = [
+        "feasible; 0 gangs unchanged",
+        "revoked, and started again on other cells of their virtual cluster: app_6/big",
+    ]
+    assert run("plan", new)[1].splitlines() == planned
+    assert run("apply", new)[1].splitlines()[:2] == planned
+
+
+@INSIDE
+def test_why_names_the_job_whose_end_would_make_room_not_its_gpus(service):
+    low = Job("low", "research", priority=-1, gang=Gang((Pods(1, 2), Pods(1, 4))))
+    big = Job("big", "research", gang=Gang((Pods(1, 4),)))
+    app = next(iter(service.arbiter.state.registered))
+    service.arbiter.take(JobsDeclared(app, (big, low)))
+    said = service.as_admin("GET", f"/v1/apps/{app}/why").json()["cells"]
+    assert any("until any of these ends: app_6/big" in line for line in said), said
+    assert not any("@" in line for line in said)
 
 
 INVALID = [

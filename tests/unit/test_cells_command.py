@@ -183,6 +183,25 @@ def test_show_prints_a_tree_with_holders_and_bad_nodes(run, two_levels, tmp_path
     assert again["bad_nodes"] == ["n2"] and again["gangs"][0]["pods"] == own["pods"]
 
 
+def test_the_map_has_a_letter_for_each_gpu_and_says_how_fragmented_the_cluster_is(run, two_levels, tmp_path):
+    running = tmp_path / "running.json"
+    own = {"gang": "own", "virtual_cluster": "prod", "priority": 3, "chain": "rack"}
+    own["pods"] = [{"node": "n1", "leaves": ["0"], "quota_types": ["node"]}]
+    low = {"gang": "low", "virtual_cluster": "research", "priority": -1, "chain": "rack"}
+    low["pods"] = [{"node": "n3", "leaves": ["2", "3"]}]
+    running.write_text(json.dumps({"gangs": [own, low], "bad_nodes": ["n2"]}))
+    code, out, _ = run("show", two_levels, "--running", running, "--map")
+    assert code == 0
+    assert out.splitlines()[:6] == [
+        "chain rack: 1 of 4 nodes cannot take a guaranteed pod of all their GPUs, as guaranteed work holds some",
+        "  n1  A...",
+        "  n2  !!!!",
+        "  n3  ..bb",
+        "  n4  ....",
+        "A prod, B research; lower case: opportunistic work; . free; ! free, on a bad node",
+    ]
+
+
 def test_plan_names_the_gangs_that_a_new_configuration_would_downgrade(run, tmp_path, two_levels):
     running = tmp_path / "running.json"
     own = {"gang": "own", "virtual_cluster": "prod", "priority": 3, "chain": "rack"}

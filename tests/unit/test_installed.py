@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.toys.registry import TOYS
 from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Kind
@@ -58,18 +57,6 @@ def test_settings_are_of_the_type_that_the_controller_declares(tmp_path):
     given = "[pools.parameters]\nround_s = 5\nparts = [{ share = 0.5 }]"
     assert configured(tmp_path, given) == Settings(5.0, None, (Inner(0.5),))
     assert configured(tmp_path, "") == Settings()
-
-
-def test_settings_may_hold_those_of_a_hosted_controller(tmp_path):
-    given = """
-[[pools.parameters.tenants]]
-name = "a"
-user = "ann"
-part = { cells = { x = "y" } }
-parameters = { type = "toy-auction.settings/1", lease_s = 7.0 }
-"""
-    made = configured(tmp_path, given, TOYS, "toy-host")
-    assert made.tenants[0].parameters.lease_s == 7.0
 
 
 @pytest.mark.parametrize(

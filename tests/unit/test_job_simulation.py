@@ -81,6 +81,29 @@ def test_quotas_follow_from_gpu_time_and_the_largest_job():
     assert {name: gpus_of(by_gpu_time(jobs, 0.5), name) for name in ("a", "b")} == {"a": 16, "b": 16}
 
 
+def test_fragmentation_is_the_fraction_of_nodes_that_cannot_take_a_whole_node_job():
+    """HiveD (OSDI '20), section 5.2. With nodes only, two tenants' jobs of one GPU are on two nodes (section 5.3)."""
+    jobs = [job(0, "a", 0, 1, 100), job(1, "b", 0, 1, 100), job(2, "a", 100, 1, 100)]
+    nodes = simulate_cells("cells", REGISTRY, whole_nodes({"a": 1, "b": 1}), jobs, "fifo")
+    assert nodes.fragmentation == (2 * 100 + 1 * 100) / (2 * 200)
+    private = simulate_cells("private", REGISTRY, whole_nodes({"a": 1, "b": 1}), jobs, "fifo")
+    assert private.fragmentation == nodes.fragmentation
+    levels = simulate_cells("cells", REGISTRY, spec(a={"gpu": 1}, b={"gpu": 1}), jobs, "fifo")
+    assert levels.fragmentation == 0.25, "buddies share one of the four nodes"
+
+
+def test_opportunistic_jobs_do_not_fragment_until_they_are_promoted():
+    jobs = [job(0, "a", 0, 8, 100), job(1, "a", 0, 8, 1000)]
+    outcome = simulate_cells(
+        "cells", REGISTRY, whole_nodes({"a": 1, "b": 1}), jobs, "low_priority", keeps_holdings=True
+    )
+    assert outcome.fragmentation == 1000 / (2 * 1000)
+    assert {(one.app, one.group, one.start, one.end) for one in outcome.holdings} == {
+        ("job0", "a", 0.0, 100.0),
+        ("job1", "a", 0.0, 1000.0),
+    }
+
+
 def test_how_much_longer_than_in_a_private_cluster_counts_from_a_minute_on():
     nodes = whole_nodes({"a": 1, "b": 1})
     private, quota = (simulate_cells(policy, REGISTRY, nodes, FRAGMENTED, "fifo") for policy in ("private", "quota"))
@@ -129,7 +152,19 @@ def test_the_command_compares_cells_with_quotas_and_private_clusters(simulate, t
     assert code == 0
     later = {row["policy"]: (row["later"], row["worst_later_s"]) for row in rows if row["tenant"] == "all"}
     assert later == {"cells": (0, 0.0), "quota": (1, 7810.0), "private": (0, 0.0)}
-    assert "private cluster" in page.read_text()
+    shown = page.read_text()
+    assert "private cluster" in shown
+    assert "cells: who held which GPU" in shown and "could not take a guaranteed job" in shown
+    fragmentation = {row["policy"]: row["fragmentation"] for row in rows if row["tenant"] == "all"}
+    assert 0 < fragmentation["cells"] <= 1
+
+
+def test_the_command_counts_what_virtual_clusters_gain_by_exchange(simulate):
+    code, said, rows = simulate("--policy", "cells", "--vcs", DATA / "cells.toml", "--exchange",
+                                "--workload", DATA / "trace.csv")  # fmt: skip
+    assert code == 0 and "taken GPU h" in said.out
+    gains = [row for row in rows if row["policy"] == "exchange"]
+    assert [(row["tenant"], row["gain"], row["later"]) for row in gains] == [("a", 0.0, 0), ("b", 0.0, 0)]
 
 
 def test_the_command_reads_workloads_of_the_allox_authors(simulate):
@@ -147,6 +182,8 @@ CELLS = ("--vcs", DATA / "cells.toml")
     [
         ((*CELLS, "--policy", "themis", "--workload", DATA / "trace.csv"),
          "--policy 'themis': choose one of capacity, cells, fair, fifo, private, quota"),
+        ((*CELLS, "--exchange", "--low-priority", "--workload", DATA / "trace.csv"),
+         "--exchange '': must be without --low-priority"),
         ((*CELLS, "--f", "0.5", "--workload", DATA / "trace.csv"),
          "--f 0.5: must be left out: for training workloads only"),
         (("--policy", "allox", "--workload", DATA / "sides.txt"), "--cluster '': must be a file of nodes"),

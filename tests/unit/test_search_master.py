@@ -11,7 +11,7 @@ import requests
 
 from tests.fake_yarn import FakeYarn
 from themis_agent.agent import events
-from themis_agent.agent.commands import ReleaseGpus
+from themis_agent.agent.commands import ReleaseGpus, SendSlowdown
 from themis_agent.app_file import read
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import stopping
@@ -47,6 +47,15 @@ class Leases:
 
     def check(self):
         pass
+
+
+class Parts(Leases):
+    """In place of the arbiter: two parts of one GPU."""
+
+    def start(self):
+        for number in range(2):
+            part = events.Gpu(f"node/0#worker-{number}", "node", "node", "", "node")
+            self.put(events.Granted(f"lease-{number}", (part,)))
 
 
 @pytest.fixture
@@ -129,6 +138,31 @@ def test_a_later_attempt_adopts_the_launchers_and_the_earlier_one_ends(yarn):
     assert second.steps() == [list(range(1, 21))] * 2
     assert [one[0] for one in yarn.ended] == [True]
     assert AgentAddress.model_validate_json(second.folder.address.read_text()).attempt == 2
+
+
+SHARING = {"step_s": 0.15, "max_steps": 30, "sharing": {"computing": 0.5, "memory": 0.4}}
+
+
+def test_trials_that_share_a_gpu_run_in_one_container(yarn, monkeypatch):
+    monkeypatch.setattr(main, "ArbiterLink", Parts)
+    attempt = Attempt(yarn, **SHARING).join()
+    assert attempt.problem is None
+    assert yarn.ended[0][0]
+    assert len(yarn.started) == 1
+    assert attempt.steps() == [list(range(1, 31))] * 2
+    told = [one for one in attempt.search._link.said if isinstance(one, SendSlowdown)]
+    assert "worker-0" in {one.job for one in told}
+
+
+def test_a_later_attempt_adopts_the_host_of_a_shared_gpu(yarn, monkeypatch):
+    monkeypatch.setattr(main, "ArbiterLink", Parts)
+    first = Attempt(yarn, **SHARING)
+    first.until(lambda: len(first.steps()) == 2 and min(map(len, first.steps())) > 2)
+    second = Attempt(yarn, 2, **SHARING).join()
+    assert second.problem is None
+    first.join()
+    assert (len(yarn.started), yarn.ended[0][0]) == (1, True)
+    assert second.steps() == [list(range(1, 31))] * 2
 
 
 def test_a_user_stops_a_search(yarn):

@@ -5,10 +5,12 @@ import pytest
 from tests.lease_world import node
 from tests.ledger_world import LedgerWorld
 from yarn_plugin.decide.allocators.shared_gpus import SharedGpusSettings, Slowdown
+from yarn_plugin.decide.commands import ListContainers
 from yarn_plugin.decide.events import JobsDeclared, NodesChanged
 from yarn_plugin.decide.mechanisms.interference import Interference, Pair, Profile
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Release
+from yarn_plugin.model.causes import BeyondLease
 from yarn_plugin.model.resources import GPU, GPU_MEMORY, GPU_MILLI, Resources
 from yarn_plugin.model.share import Demand, Gang, GpuPart, Job, Pods
 
@@ -43,6 +45,11 @@ class World:
     def say(self, slowdown, name, member=0):
         self.world.say(self.app, Slowdown(slowdown, name, member))
         assert self.world.failure is None
+
+    def listed(self):
+        """Whether the containers of an application were looked at, as it has more than its leases."""
+        commands = [command for step in self.world.stage.decided for command in step.commands]
+        return [one for one in commands if isinstance(one, ListContainers) and isinstance(one.cause, BeyondLease)]
 
     def leases(self):
         return [entry.leased for entry in self.world.state.ledger.leases.values() if entry.is_started]
@@ -152,6 +159,18 @@ def test_a_worker_that_turns_out_greedy_is_moved_and_replaces_itself():
     at.declare()
     at.declare(job("victim", "calm"), job("greedy", "quiet"))
     assert len(at.gpus()) == 2
+
+
+def test_the_container_that_hosts_the_sharers_of_a_gpu_is_not_beyond_their_leases():
+    at = World(node("n1", 2))
+    at.declare(job("a"), job("b"))
+    assert at.gpus() == {"n1/0": ["a", "b"]}
+    at.world.run(at.app, n1=(1,))
+    at.world.wait(100.0)
+    assert not at.listed()
+    at.world.run(at.app, n1=(1, 2))
+    at.world.wait(100.0)
+    assert at.listed()
 
 
 def test_a_measurement_is_averaged_so_that_one_moves_nobody():

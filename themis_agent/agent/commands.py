@@ -78,6 +78,15 @@ class SendBid:
 
 
 @dataclass(frozen=True, slots=True)
+class SendSlowdown:
+    """Tell the arbiter by how much the trial on a job's part of a GPU is slowed down: 0.2 if its steps take 1.2 times
+    their time alone."""
+
+    job: str
+    slowdown: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseGpus:
     """Give these GPUs of a lease back: nothing runs on them any more."""
 
@@ -94,4 +103,6 @@ class Finish:
     best: str | None
 
 
-Command = SampleTrial | StartTrial | StopTrial | KillTrial | SendEstimate | SendBid | ReleaseGpus | Finish
+Command = (
+    SampleTrial | StartTrial | StopTrial | KillTrial | SendEstimate | SendBid | SendSlowdown | ReleaseGpus | Finish
+)

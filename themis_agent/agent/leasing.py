@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
-from themis_agent.agent import searching
+from themis_agent.agent import searching, sharing
 from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
 from themis_agent.agent.events import Asked, Granted, LeaseEnded, LeasesRead, Offered, Renewed, Revoked
 from themis_agent.agent.move_time import move_s
@@ -91,13 +91,19 @@ def released(state: State) -> tuple[State, list[Command]]:
 def spared(state: State) -> tuple[State, list[Command]]:
     """GPUs that the trials of this phase and of later ones cannot use are given back before their lease ends, if idle.
 
-    Leases without an end are kept: they are of a machine that nobody else leases.
+    Leases without an end are kept, unless the arbiter leases parts of GPUs: they are of a machine that nobody else
+    leases.
     """
     held, busy = state.gpus, state.busy
     spare = len(held) - _usable(state)
     if spare <= 0:
         return state, []
-    leased = {gpu.cell: name for name, lease in state.leases.items() if lease.until is not None for gpu in lease.gpus}
+    leased = {
+        gpu.cell: name
+        for name, lease in state.leases.items()
+        for gpu in lease.gpus
+        if lease.until is not None or (sharing.job_of(gpu.cell) and state.registered_as)
+    }
     idle = [gpu for cell, gpu in held.items() if cell not in busy and cell in leased]
     on_machine = Counter(held[cell].machine for cell in busy if cell in held)
     # Those of machines with the fewest of ours in use: so that others get machines as a whole.

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from themis_agent.agent import sharing
 from themis_agent.agent.commands import Command, Place, SampleTrial, StartTrial
 from themis_agent.agent.events import Gpu
 from themis_agent.agent.move_time import move_s
@@ -83,9 +84,12 @@ def _started(state: State, jobs: Mapping[str, Job], at: float) -> tuple[State, l
                 commands.append(SampleTrial(name, trial.number))
                 state = state.with_trial(replace(trial, sampling=True))
             continue
-        places = _places(_chosen(gpus, free))
+        chosen = _chosen(gpus, free)
+        if not all(sharing.may_start_on(state, gpu.cell) for gpu in chosen):
+            continue
+        places = _places(chosen)
         epoch = trial.epoch + 1
-        state = state.with_trial(replace(trial, epoch=epoch, attempt=Attempt(epoch, places, at)))
+        state = sharing.together(state, replace(trial, epoch=epoch, attempt=Attempt(epoch, places, at)))
         commands.append(StartTrial(name, epoch, places, trial.parameters))
     return state, commands
 

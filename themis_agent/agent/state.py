@@ -29,6 +29,8 @@ class Attempt:
     gone. `stop_by`: None while it is to go on. `stop_told_at`: when it was told to stop. `killed`: it has not stopped
     by `stop_by`. `exit_code`: of the first launcher that ended before it was told to; None: that one was lost.
     `last_step`: that it reported; None: none yet. `no_report`: see `LauncherEnded`. `silent`: ended because of it.
+    Of a part of a GPU: `was_alone`, nobody has run beside it; `step_s`, seconds of a step as it runs now; `told_at`:
+    when the arbiter was told last by how much it is slowed down.
     """
 
     epoch: int
@@ -46,6 +48,9 @@ class Attempt:
     last_step: float | None = None
     no_report: str = ""
     silent: bool = False
+    was_alone: bool = True
+    step_s: float | None = None
+    told_at: float | None = None
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -82,7 +87,8 @@ class TrialState:
     `interrupted`: the end of its last run, until the next one shows what that has cost. `read`: what its launcher
     reads from its log. `error`, `last_lines` (of its log): why it failed. `ranking`: at the end of the latest rung that
     it was compared in. `others`: its further metrics at `step`, by name. `violated`: the constraint that it violates
-    there; "": none. `trained_s`: how long its earlier runs took.
+    there; "": none. `trained_s`: how long its earlier runs took. `alone_step_s`: seconds of a
+    step alone on a GPU that it may share.
     """
 
     id: str
@@ -113,6 +119,7 @@ class TrialState:
     others: tuple[tuple[str, float], ...] = ()
     violated: str = ""
     trained_s: float = 0.0
+    alone_step_s: float | None = None
 
     def deadline(self, timeout_s: float | None) -> float | None:
         """When it has trained for so long, if it runs on; None: never."""

@@ -2,8 +2,8 @@
 
 1. The event changes what is known: leases, trials, the search.
 2. What follows from all that is known is commanded, whichever event it was: trials that are not to run are stopped,
-   revoked GPUs are vacated and given back, trials move and start, GPUs that none can use are given back, and the
-   search finishes.
+   revoked GPUs are vacated and given back, trials move and start, GPUs that none can use are given back, the arbiter
+   is told whom others slow down, and the search finishes.
 
 So a command that was lost follows again from the state, and a restart needs no rules of its own.
 """
@@ -11,7 +11,7 @@ So a command that was lost follows again from the state, and a restart needs no 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from themis_agent.agent import leasing, placing, reopening, searching, trials
+from themis_agent.agent import leasing, placing, reopening, searching, sharing, trials
 from themis_agent.agent.commands import Command, Finish, KillTrial, StopTrial
 from themis_agent.agent.events import (
     ArbiterListens,
@@ -118,6 +118,8 @@ def _follow_up(state: State, at: float) -> tuple[State, list[Command]]:
     if not state.suspended:
         state, spared = leasing.spared(state)
         commands += spared
+    state, told = sharing.told(state, at)
+    commands += told
     state, killed = _killed(state, at)
     commands += killed
     outcome, best = state.outcome, state.best

@@ -4,7 +4,7 @@ import math
 import re
 from dataclasses import replace
 
-from themis_agent.agent import move_time, searching
+from themis_agent.agent import move_time, searching, sharing
 from themis_agent.agent.events import (
     Checkpointed,
     CheckpointFailed,
@@ -142,6 +142,7 @@ def _profiled(state: State, trial: TrialState, attempt: Attempt, event: Profiled
     # As on GPUs of speed 1.
     step_s = event.step_s * min(speed_on(state.settings.speeds, gpu.model) for gpu in gpus)
     known = trial.profile or Profile(step_s)
+    trial = sharing.measured(trial, event.step_s)
     state = searching.profiled(state, replace(trial, profile=known.measured(spread, step_s)), at)
     return move_time.measured(state, state.trials[trial.id], attempt, event.step_s, at)
 

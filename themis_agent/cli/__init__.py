@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from themis_agent.cli import communication, searching, watching, yarn
+from themis_agent.cli import communication, doctor, interference, searching, watching, yarn
 from yarn_plugin import console
 
 
@@ -36,6 +36,8 @@ for _command in (
     watching.best,
     watching.logs,
     communication.communication,
+    interference.interference,
+    doctor.doctor,
 ):
     cli.add_command(_command)
 

@@ -18,6 +18,7 @@ from rich.live import Live
 from themis_agent import warm_start
 from themis_agent.agent import commands, events
 from themis_agent.agent.searching import is_trial_id
+from themis_agent.agent.sharing import part_of
 from themis_agent.agent.state import State
 from themis_agent.app_file import AppFile
 from themis_agent.live import LiveAgent
@@ -63,6 +64,16 @@ def local_gpus() -> int:
     """The NVIDIA GPUs of this machine, or where it has none, its cores."""
     found = sum(1 for path in Path("/dev").glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdigit())
     return found or os.cpu_count() or 1
+
+
+def gpus_here(count: int, app: AppFile) -> tuple[events.Gpu, ...]:
+    """The GPUs of this machine, or the parts of each that trials share."""
+    names = [""] if app.sharing is None else list(map(str, range(app.trials_on_gpu)))
+    return tuple(
+        events.Gpu(part_of(cell, name) if name else cell, MACHINE, MACHINE, "", MACHINE, ordinal)
+        for ordinal, cell in ((one, f"{MACHINE}/{one}") for one in range(count))
+        for name in names
+    )
 
 
 def check_fits(app: AppFile, gpus: int) -> None:
@@ -198,10 +209,7 @@ class _Run:
             console.err.print(f"page: {self._page}")
             if self._agent.state is None:
                 self._agent.put(events.Begun(self._app.settings()))
-                cells = tuple(
-                    events.Gpu(f"{MACHINE}/{one}", MACHINE, MACHINE, "", MACHINE, one) for one in range(self._gpus)
-                )
-                begun = self._agent.put(events.Granted("local", cells))
+                begun = self._agent.put(events.Granted("local", gpus_here(self._gpus, self._app)))
             else:
                 restarted = events.Restarted(self._launchers.adopt(), reopens=True, retry_failed=retry_failed)
                 begun = self._agent.put(restarted)

@@ -13,6 +13,7 @@ import psutil
 
 from themis_agent.agent.commands import StartTrial
 from themis_agent.agent.events import LauncherEnded, Running
+from themis_agent.agent.sharing import gpu_of
 from themis_agent.app_file import AppFile
 from themis_agent.errors import SHORTAGE_S, is_shortage
 from themis_agent.launching import LAUNCHER, Site, last_lines, launch_spec
@@ -99,7 +100,7 @@ class Launchers:
             host="127.0.0.1",
             directory=str(self._folder.epoch(command.trial, command.epoch) / "checkpoint"),
             python=sys.executable,
-            devices=[cell.rpartition("/")[2] for cell in place.cells],
+            devices=[gpu_of(cell).rpartition("/")[2] for cell in place.cells],
             heartbeat_s=HEARTBEAT_S,
         )
         return launch_spec(self._app, self._folder, self._url, command, place, site)

@@ -148,8 +148,8 @@ def _submit(
     applications.submit(request.manager, app, request.app.name, checked.queue, checked.partition, master)
     registered = _registered(arbiter, request.app, checked.pool, app)
     undo.callback(_tried, f"{registered.app} is still registered", arbiter.deregister, registered.app)
-    if request.app.jobs:
-        arbiter.declare_jobs(registered.app, request.app.jobs)
+    if jobs := request.app.declared_jobs:
+        arbiter.declare_jobs(registered.app, jobs)
     done = prepared.model_copy(
         update={
             "yarn_app": app,
@@ -184,7 +184,7 @@ def _prepared(checked: Checked, given: tuple[LocalResource, ...]) -> tuple[Submi
         arbiter=ArbiterAccess(url="", app=""),
         python=python,
         compiled_for=(str(sys.implementation.cache_tag), platform.machine()),
-        container=ContainerSize(memory_mb=app.memory_mb, vcores=app.vcores),
+        container=ContainerSize(memory_mb=app.memory_mb * app.trials_on_gpu, vcores=app.vcores * app.trials_on_gpu),
         environment={
             "PYTHONPATH": f"{{{{PWD}}}}/{CODE}:{{{{PWD}}}}/{PACKAGES}",
             SCRIPT_PATH: f"{{{{PWD}}}}/{CODE}",

@@ -47,7 +47,7 @@ class AgentLink:
         self._session = requests.Session()
         self._session.trust_env = False
         if spec.token_file is not None:
-            self._session.headers["Authorization"] = f"Bearer {_token(spec.token_file)}"
+            self._session.headers["Authorization"] = f"Bearer {read_token(spec.token_file)}"
         self._waiting: list[AnyEvent] = []
         self._batch = _PER_BATCH
         self._changed = threading.Condition()
@@ -181,7 +181,12 @@ def _thinned(events: list[AnyEvent]) -> list[AnyEvent]:
     return older + events[recent:]
 
 
-def _token(place: str) -> str:
+def read_token(place: str) -> str:
+    """The token in a file, or in a store.
+
+    Raises:
+        BadInputError: it cannot be read, or others can read it.
+    """
     path = Path(place)
     try:
         # In a store, it is the store that checks who may read.

@@ -100,6 +100,34 @@ class LaunchSpec(Wire):
         return self
 
 
+class HostSpec(Wire):
+    """What the host in a container runs with: launchers of trials that share its GPU. `name`: of the container. Others
+    as in `LaunchSpec`."""
+
+    name: str
+    gpu_lock: str
+    agent_url: str
+    agent_address: str
+    token_file: str
+    heartbeat_s: Annotated[float, Field(gt=0)] = 0.5
+    orphan_s: Annotated[float, Field(ge=0)] = 600.0
+
+
+class HostReport(Wire):
+    """A host's launchers that have ended, by their launch files, with their exit codes. It is sent at least every
+    `heartbeat_s`, always with all of them."""
+
+    ended: dict[str, int] = {}
+
+
+class HostAnswer(Wire):
+    """The launch files of the launchers that a host is to run; None: leave them alone. `end`: it is to end when none is
+    left."""
+
+    run: list[str] | None = None
+    end: bool = False
+
+
 class AgentAddress(Wire):
     """Where the agent is now. A launcher that has seen attempt n ignores addresses and answers of earlier ones."""
 

@@ -61,7 +61,7 @@ class ArbiterLink:
         self._outbox, self._changed = Outbox(), threading.Condition()
         self._answers, self._most_gpus = answers, most_gpus
         self._asked: dict[str, float] = {}
-        self._refusal = ""
+        self._refusal, self._refused_for = "", dict[str, str]()
         self._closed = False
         self._failure: Exception | None = None
 
@@ -211,7 +211,9 @@ class ArbiterLink:
                 failures += 1
                 continue
             except ArbiterRefusedError as refused:
-                log.warning("%s: %s", kind, refused)
+                if str(refused) != self._refused_for.get(kind):
+                    log.warning("%s: %s", kind, refused)
+                self._refused_for[kind] = str(refused)
             except ReportedError as superseded:
                 log.warning("%s is not sent: %s", kind, superseded)
                 return

@@ -4,15 +4,18 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
 
 from themis_agent.agent.commands import KillTrial, StartTrial, StopTrial
 from themis_agent.agent.events import Event, LauncherEnded
+from themis_agent.agent.sharing import gpu_of, job_of
 from themis_agent.agent.state import State
 from themis_agent.errors import SHORTAGE_S, is_shortage
-from themis_agent.launching import LAUNCHER
+from themis_agent.launching import HOST, LAUNCHER
+from themis_agent.trial.wire import HostAnswer, HostReport
 from themis_agent.yarn.application_master import ApplicationMaster, Container, Size, command_line
 from themis_agent.yarn.containers import (
     Cancel,
@@ -25,6 +28,7 @@ from themis_agent.yarn.containers import (
     Start,
     Stop,
 )
+from themis_agent.yarn.hosting import Hosting
 from themis_agent.yarn.launches import Launches
 from themis_agent.yarn.submission import Submission
 from yarn_plugin.errors import os_reason
@@ -34,7 +38,16 @@ log = logging.getLogger("themis_agent")
 BEAT_S, IDLE_BEAT_S = 0.25, 1.0
 """Between heartbeats to the ResourceManager: while there are launchers, and otherwise."""
 
-Command = StartTrial | StopTrial | KillTrial
+
+@dataclass(frozen=True, slots=True)
+class HostSaid:
+    """The launchers of the host in a container that have ended, by their launch files, with their exit codes."""
+
+    container: str
+    codes: Mapping[str, int]
+
+
+Command = StartTrial | StopTrial | KillTrial | HostSaid
 
 
 class Driver:
@@ -62,7 +75,7 @@ class Driver:
     ) -> None:
         self._master, self._submission, self._launches = master, submission, launches
         self._put, self._state, self._check = put, state, check
-        self._containers = Containers()
+        self._containers, self._hosting = Containers(), Hosting()
         self._known = {one.id: one for one in previous}
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._over = threading.Event()
@@ -70,9 +83,21 @@ class Driver:
         self._thread = threading.Thread(target=self._run, name="yarn", daemon=True)
         self.progress = 0.0
 
-    def adopt(self, launchers: dict[Launcher, str | None]) -> None:
-        """Take over launchers, before `start`; those that are gone end with an event."""
-        self._follow(self._containers.adopt(launchers, list(self._known)))
+    def adopt(self, launchers: dict[Launcher, str | None], shared: Mapping[Launcher, str]) -> None:
+        """Take over launchers, before `start`; those that are gone end with an event. `shared`: the GPUs of those that
+        share them."""
+        alone = {one: container for one, container in launchers.items() if one not in shared}
+        hosted = {one: (shared[one], container) for one, container in launchers.items() if one in shared}
+        self._follow(self._containers.adopt({**alone, **self._hosting.adopt(hosted)}, list(self._known)))
+
+    def hosted(self, container: str, report: HostReport) -> HostAnswer:
+        """Take what the host in a container says, and say what it is to run; for any thread."""
+        if report.ended:
+            self._commands.put(HostSaid(container, report.ended))
+        found = self._hosting.hosted(container)
+        if found is None:
+            return HostAnswer()
+        return HostAnswer(run=list(map(self._launches.place_of_spec, found.launchers)), end=found.is_ending)
 
     def start(self) -> None:
         """Begin."""
@@ -101,6 +126,7 @@ class Driver:
                 self._take_commands(next_beat - time.monotonic())
                 now = time.monotonic()
                 self._follow(self._containers.due(now))
+                self._hosting.due(now)
                 if now >= next_beat:
                     next_beat = now + (IDLE_BEAT_S if self._containers.is_idle else BEAT_S)
                     self._beat()
@@ -118,8 +144,14 @@ class Driver:
                 self._begin(command)
             case StopTrial():
                 self._follow(self._containers.give_up(command.trial, command.epoch))
+                self._follow(self._hosting.give_up(command.trial, command.epoch))
             case KillTrial():
                 self._follow(self._containers.kill(command.trial, command.epoch, time.monotonic()))
+                self._follow(self._hosting.kill(command.trial, command.epoch))
+            case HostSaid(container, codes):
+                places = {self._launches.place_of_spec(one): one for one in self._hosting.launchers_in(container)}
+                ended = {places[place]: code for place, code in codes.items() if place in places}
+                self._follow(self._hosting.ended(container, ended))
 
     def _begin(self, command: StartTrial) -> None:
         try:
@@ -127,8 +159,22 @@ class Driver:
         except OSError as problem:
             self._not_prepared(command, problem)
             return
-        for launcher, host, gpus in prepared:
-            self._follow(self._containers.want(launcher, host, gpus, time.monotonic()))
+        for (launcher, host, gpus), place in zip(prepared, command.places, strict=True):
+            if any(map(job_of, place.cells)):
+                self._begin_hosted(launcher, host, gpu_of(place.cells[0]))
+            else:
+                self._follow(self._containers.want(launcher, host, gpus, time.monotonic()))
+
+    def _begin_hosted(self, launcher: Launcher, node: str, gpu: str) -> None:
+        host, container, is_new = self._hosting.want(launcher, gpu)
+        if is_new:
+            self._follow(self._containers.want(host, node, 1, time.monotonic()))
+        elif container is not None:
+            try:
+                self._launches.note(launcher, container)
+            except OSError as problem:
+                # A later attempt would start it again: its epoch ends this one.
+                log.warning("%s epoch %d: not noted: %s", launcher.trial, launcher.epoch, os_reason(problem))
 
     def _not_prepared(self, command: StartTrial, problem: OSError) -> None:
         lines = (f"the launch file could not be written: {os_reason(problem)}",)
@@ -169,10 +215,17 @@ class Driver:
 
     def _start(self, container: Container, launcher: Launcher) -> None:
         submission = self._submission
-        words = submission.words(LAUNCHER, self._launches.place_of_spec(launcher))
         try:
             self._check()
-            self._launches.note(launcher, container.id)
+            if self._hosting.is_host(launcher):
+                file = self._launches.prepare_host(container.id, self._hosting.gpu(launcher))
+                words = submission.words(HOST, file)
+                for one in self._hosting.launchers(launcher):
+                    self._launches.note(one, container.id)
+                self._hosting.started(launcher, container.id)
+            else:
+                words = submission.words(LAUNCHER, self._launches.place_of_spec(launcher))
+                self._launches.note(launcher, container.id)
             self._master.start(container, command_line(*words), self._environment(), submission.resources)
             log.info("%s epoch %d: %s on %s", launcher.trial, launcher.epoch, container.id, container.host)
         except (Py4JJavaError, OSError) as problem:
@@ -190,6 +243,9 @@ class Driver:
             log.warning("%s on %s was not stopped: %s", container.id, container.host, said_by_java(problem))
 
     def _end(self, gone: Gone) -> None:
+        if self._hosting.is_host(gone.launcher):
+            self._follow(self._hosting.gone(gone))
+            return
         launcher = gone.launcher
         how = f"exit status {gone.exit_status}" if gone.exit_status is not None else gone.diagnostics or "not found"
         number, said = launcher.number, on_one_line(how)

@@ -1,6 +1,7 @@
 """The launchers of a search in its folder: what they are started with, in which container, and what they have said.
 
 trials/TRIAL/epoch-N/launcher-K.json   the launch file           .../container-K   the container, before it is started
+hosts/CONTAINER.json                   the file of the host of trials that share a GPU
 logs/TRIAL/epoch-N/launcher-R.jsonl    all events of a launcher
 """
 
@@ -13,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from themis_agent.agent.commands import Place, StartTrial
 from themis_agent.agent.events import Checkpointed, Event, LauncherEnded, Reported
+from themis_agent.agent.sharing import gpu_of, job_of
 from themis_agent.agent.state import State
 from themis_agent.app_file import AppFile
 from themis_agent.launching import Site, launch_spec
@@ -46,6 +48,35 @@ class Launches:
         """Where the launch file of a launcher is, as its path or URL."""
         return self._folder.place_of(self.spec(launcher))
 
+    def prepare_host(self, container: str, gpu: str) -> str:
+        """Write the file of the host in a container; returns its path or URL.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        file = self._folder.root / "hosts" / f"{container}.json"
+        spec = wire.HostSpec(
+            name=container,
+            gpu_lock=gpu,
+            agent_url=self._url,
+            agent_address=self._folder.url_of(self._folder.address),
+            token_file=self._folder.place_of(self._folder.token_file),
+            heartbeat_s=HEARTBEAT_S,
+            orphan_s=self._app.orphan_s,
+        )
+        self._folder.write(file, spec.model_dump_json(indent=2))
+        return self._folder.place_of(file)
+
+    def shared_gpus(self, state: State) -> dict[Launcher, str]:
+        """The GPUs of the launchers that run on parts of them."""
+        return {
+            Launcher(trial.id, attempt.epoch, number): gpu_of(cell)
+            for trial, attempt in state.attempts
+            for number, place in enumerate(attempt.places)
+            for cell in place.cells
+            if job_of(cell)
+        }
+
     def prepare(self, command: StartTrial) -> list[tuple[Launcher, str, int]]:
         """Write the launch files of a trial; returns its launchers, with their hosts and numbers of GPUs.
 
@@ -55,7 +86,7 @@ class Launches:
         found = []
         for number, place in enumerate(command.places):
             launcher = Launcher(command.trial, command.epoch, number)
-            site = self._site(place)
+            site = self._site(place, command.trial)
             spec = launch_spec(self._app, self._folder, self._url, command, place, site)
             self._folder.write(self.spec(launcher), spec.model_dump_json(indent=2))
             found.append((launcher, site.host, len(place.cells)))
@@ -102,10 +133,11 @@ class Launches:
                 # It was killed while it wrote its last line.
                 continue
 
-    def _site(self, place: Place) -> Site:
+    def _site(self, place: Place, trial: str) -> Site:
         return Site(
             host=place.host or place.machine,
-            directory=LOCAL_CHECKPOINTS,
+            # Trials that share a GPU share a container.
+            directory=f"{LOCAL_CHECKPOINTS}-{trial}" if any(map(job_of, place.cells)) else LOCAL_CHECKPOINTS,
             python=self._submission.python or sys.executable,
             devices=None if self._submission.isolates_gpus else list(map(str, place.ordinals)),
             heartbeat_s=HEARTBEAT_S,

@@ -92,11 +92,11 @@ class Search:
         put, check = self._agent.put, self._fence.check
         self._driver = Driver(master, previous, self._submission, launches, put, lambda: self._agent.state, check)
         token = (self._folder.root / submissions.ARBITER_TOKEN).read_text().strip()
-        translation = Translation(self._agent.journal_time)
+        translation = Translation(self._agent.journal_time, self._app.sharing is not None)
         most_gpus = self._app.trial_count * self._app.gpus_per_trial.max
         self._link = ArbiterLink(self._submission.arbiter, token, translation, put, check, answers, most_gpus)
         begun = self._begin(launches)
-        launched = Launched(self._agent, self._fence.attempt, tells_ends=False)
+        launched = Launched(self._agent, self._fence.attempt, tells_ends=False, hosts=self._driver.hosted)
         served = service(launched, self._folder.token())
         add_view(served, view)
         with serving(served, self._listener):
@@ -119,7 +119,7 @@ class Search:
             # A user has resumed it. YARN starts attempts again by itself, in the same application.
             restarted = replace(restarted, reopens=True, retry_failed=self._submission.retry_failed)
         begun = self._agent.put(restarted)
-        self._driver.adopt(launchers)
+        self._driver.adopt(launchers, launches.shared_gpus(state))
         return begun
 
     def _carry_out(self, command: commands.Command) -> None:

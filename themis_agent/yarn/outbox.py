@@ -3,9 +3,9 @@
 from collections import deque
 from dataclasses import dataclass
 
-from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
+from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate, SendSlowdown
 
-ToArbiter = SendEstimate | SendBid | ReleaseGpus
+ToArbiter = SendEstimate | SendBid | SendSlowdown | ReleaseGpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,16 @@ class Outbox:
         self._deadlines[question] = until
 
     def put(self, command: Command) -> bool:
-        """Take a command that is for the arbiter; whether it is. An answer replaces one to the same question."""
+        """Take a command that is for the arbiter; whether it is. An answer replaces one to the same question, and a
+        slowdown one of the same job."""
         if not isinstance(command, ToArbiter):
             return False
         if isinstance(command, ReleaseGpus):
             self._waiting.append(_Waiting(command, None))
             return True
-        kept = (one for one in self._waiting if isinstance(one.command, ReleaseGpus) or one.command.id != command.id)
-        self._waiting = deque(kept)
-        self._waiting.append(_Waiting(command, self._deadlines.get(command.id)))
+        self._waiting = deque(one for one in self._waiting if _about(one.command) != _about(command))
+        until = None if isinstance(command, SendSlowdown) else self._deadlines.get(command.id)
+        self._waiting.append(_Waiting(command, until))
         return True
 
     def next(self, now: float) -> ToArbiter | None:
@@ -48,3 +49,14 @@ class Outbox:
     def done(self, command: ToArbiter) -> None:
         """The arbiter has it, or refuses it."""
         self._waiting = deque(one for one in self._waiting if one.command is not command)
+
+
+def _about(command: ToArbiter) -> tuple[type, str]:
+    """Of two commands about the same, the later one counts."""
+    match command:
+        case ReleaseGpus():
+            return ReleaseGpus, str(id(command))
+        case SendSlowdown():
+            return SendSlowdown, command.job
+        case _:
+            return SendBid, command.id

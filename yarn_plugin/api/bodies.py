@@ -153,7 +153,7 @@ class Messages:
             Refused: 422, naming what is wrong. The controller is to be given the message all the same.
         """
         try:
-            self._registry.kind(pool.controller).check(state, app, message)
+            self._registry.check_message(pool, state, app, message)
         except BadInputError as problem:
             raise Refused(422, problem.field, problem.value, problem.expected) from None
 

@@ -4,16 +4,21 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from yarn_plugin.api import wire
 from yarn_plugin.api.refusals import Refused
+from yarn_plugin.cells.changes import change_of
 from yarn_plugin.cells.file import read_cells
-from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
+from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings, lent_gang
 from yarn_plugin.decide.allocators.cells_report import CellsReport
+from yarn_plugin.decide.allocators.happenings import name_of
 from yarn_plugin.decide.leases.settings import LedgerSettings
-from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import Reconfigured, reconfigure
+from yarn_plugin.decide.leases.state import Entry
+from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import reconfigure
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import RunningGang
+from yarn_plugin.decide.pools.ledger import LedgerState
 from yarn_plugin.decide.state import State
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.files import write
@@ -25,19 +30,38 @@ CellsFiles = Mapping[str, Path]
 """The cells files of pools, by the pool's name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CellsPool:
-    """A pool of virtual clusters, with what runs on its cells."""
+    """A pool of virtual clusters, with what runs on its cells. `leases`: of its ledger."""
 
     pool: Pool
     settings: BuddyCellsSettings
     report: CellsReport
+    leases: Mapping[str, Entry]
 
     @property
     def running(self) -> list[RunningGang]:
-        """The gangs, in the order in which they keep their cells."""
+        """The gangs, in the order in which they keep their cells, by names that users know."""
         gangs = sorted(self.report.gangs, key=lambda gang: (-gang.held_priority, gang.number))
-        return [gang.running for gang in gangs]
+        return [self._named(gang.running) for gang in gangs]
+
+    @cached_property
+    def jobs(self) -> dict[str, str]:
+        """The jobs of gangs in `running` that are parts of one, by gang."""
+        named = ((gang.running, self._owners.get(gang.name)) for gang in self.report.gangs)
+        return {_lent_name(gang, owner): owner for gang, owner in named if owner is not None}
+
+    @cached_property
+    def _owners(self) -> dict[str, str]:
+        """The job of each GPU that the scheduler inside a virtual cluster leases, by the gang's name in the report."""
+        names = {gang.name for gang in self.report.gangs}
+        leased = ((entry.leased, gpu) for entry in self.leases.values() for gpu in entry.leased.cells)
+        gangs = ((lent_gang(lease.key, gpu), lease.claim) for lease, gpu in leased)
+        return {gang: name_of(claim) for gang, claim in gangs if gang in names}
+
+    def _named(self, gang: RunningGang) -> RunningGang:
+        owner = self._owners.get(gang.request.gang)
+        return gang if owner is None else replace(gang, request=replace(gang.request, gang=_lent_name(gang, owner)))
 
     def with_cells(self, where: str, path: Path) -> Pool:
         """The pool with the cells of another file.
@@ -69,7 +93,13 @@ def find_pool(state: State, name: str) -> CellsPool:
     settings, kept = _settings(pool), state.pool_states.get(name)
     if settings is None or kept is None or not isinstance(kept.report, CellsReport):
         raise Refused(503, "pool", name, "has not begun yet; retry later")
-    return CellsPool(pool, settings, kept.report)
+    assert isinstance(kept.state, LedgerState), "the controller of a pool with cells is a ledger"
+    return CellsPool(pool, settings, kept.report, kept.state.ledger.leases)
+
+
+def _lent_name(gang: RunningGang, owner: str) -> str:
+    (pod,) = gang.pods
+    return f"{owner} on {pod.node}[{','.join(pod.leaves)}]"
 
 
 def _settings(pool: Pool) -> BuddyCellsSettings | None:
@@ -97,6 +127,7 @@ def cells(found: CellsPool, file: Path | None) -> wire.Cells:
             leaf_type=one.request.leaf_type,
             pinned=one.request.pinned,
             lazy=one.request.lazy,
+            job=found.jobs.get(one.request.gang, ""),
         )
         for one in found.running
     ]
@@ -104,16 +135,17 @@ def cells(found: CellsPool, file: Path | None) -> wire.Cells:
     return wire.Cells(pool=found.pool.name, file=name, text=text, gangs=gangs, bad_nodes=list(found.report.bad_nodes))
 
 
-def change(found: CellsPool, changed: Pool) -> wire.CellsChange:
+def describe_change(found: CellsPool, changed: Pool) -> wire.CellsChange:
     """What the changed pool means for what runs."""
     settings = _settings(changed)
     assert settings is not None
-    after: Reconfigured = reconfigure(settings.cells, found.running, found.report.bad_nodes)
-    lost = {*after.downgraded, *after.unleased}
+    after = reconfigure(settings.cells, found.running, found.report.bad_nodes)
+    change = change_of(after, [gang.request.gang for gang in found.running], found.jobs)
     return wire.CellsChange(
-        downgraded=list(after.downgraded),
-        outside=list(after.unleased),
-        unchanged=sum(1 for gang in found.running if gang.request.gang not in lost),
+        downgraded=list(change.downgraded),
+        outside=list(change.outside),
+        restarted=list(change.restarted),
+        unchanged=change.unchanged,
         in_s=settings.notice_s if after.downgraded else 0.0,
     )
 

@@ -131,8 +131,8 @@ class _About:
             yield f"never: {problem}"
             return
         if isinstance(answer, Wait):
-            explanation = explain(self.allocator, call, answer)
-            yield from answer_lines(answer, explanation, request, self.spec)
+            explanation = explain(self.allocator, call, answer, self.found.jobs)
+            yield from answer_lines(answer, explanation, request, self.spec, self.found.jobs)
         elif request.gang in self.allocated.resting:
             yield "waits to be tried again: its last leases ended, or YARN did not place containers on them in time"
         else:

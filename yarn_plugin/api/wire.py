@@ -292,7 +292,11 @@ class RunningPod(Wire):
 
 
 class RunningGang(Wire):
-    """A gang that runs on cells. `gang`: its application and job, as `app_3/train`."""
+    """A gang that runs on cells. `gang`: its application and job, as `app_3/train`.
+
+    A GPU that the scheduler inside a virtual cluster leases is a gang as well, as `app_3/train on n1[0]`; `job` is then
+    its application and job, all of whose GPUs end together.
+    """
 
     gang: str
     virtual_cluster: str
@@ -302,6 +306,7 @@ class RunningGang(Wire):
     leaf_type: str = ""
     pinned: str = ""
     lazy: bool = False
+    job: str = ""
 
 
 class Cells(Wire):
@@ -325,13 +330,15 @@ class CellsChange(Wire):
     """What a new cells file means for the gangs that run.
 
     `downgraded` become opportunistic in `in_s` seconds, as their applications have been told; `outside` run on GPUs
-    that are not in it, which are revoked; `unchanged`: how many keep their class.
+    that are not in it, which are revoked; `restarted`: jobs of schedulers inside virtual clusters that lose cells, and
+    are revoked; `unchanged`: how many go on as they are.
     """
 
     downgraded: list[str]
     outside: list[str]
     unchanged: int
     in_s: float
+    restarted: list[str] = []
 
 
 class Decision(Wire):

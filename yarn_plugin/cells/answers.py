@@ -1,6 +1,6 @@
 """Answers of the allocator of cells in words: where a gang goes, whom it evicts, or why it waits."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Bind, Preempt, Reason, Wait
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
@@ -10,13 +10,16 @@ from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.quantities import count
 
 
-def answer_lines(answer: Answer, explanation: Explanation | None, request: Request, spec: ClusterSpec) -> Iterator[str]:
-    """The answer to a request, in lines. `explanation`: if it waits; `spec`: of the cluster."""
+def answer_lines(
+    answer: Answer, explanation: Explanation | None, request: Request, spec: ClusterSpec, jobs: Mapping[str, str]
+) -> Iterator[str]:
+    """The answer to a request, in lines. `explanation`: if it waits; `spec`: of the cluster; `jobs`: of the gangs that
+    are parts of one."""
     match answer:
         case Bind():
             yield f"now, on {places(answer.placement)}"
         case Preempt():
-            yield f"after evicting {', '.join(answer.victims)}: on {places(answer.placement)}"
+            yield f"after evicting {', '.join(jobs_of(answer.victims, jobs))}: on {places(answer.placement)}"
         case Wait():
             assert explanation is not None
             yield from _wait_lines(answer, explanation, request, spec)
@@ -61,6 +64,11 @@ def _enlarged(quota: Mapping[str, int] | None, missing: Missing, request: Reques
         f'{{ chain = "{missing.chain}", type = "{kind}", number = {number} }}' for kind, number in quota.items()
     )
     return f"its quota in this chain would have to be: virtual_clusters.{request.cluster}.cells = [{cells}]"
+
+
+def jobs_of(gangs: Iterable[str], jobs: Mapping[str, str]) -> list[str]:
+    """The gangs by names that users know: those of their jobs, each once. `jobs`: of gangs that are parts of one."""
+    return list(dict.fromkeys(jobs.get(gang, gang) for gang in gangs))
 
 
 def places(placement: Placement) -> str:

@@ -44,7 +44,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.specification import (
     VirtualClusterSpec,
     chains_of,
 )
-from yarn_plugin.toml_files import NESTED_TOO_DEEP, FileError, Section, read_text, read_toml, validate
+from yarn_plugin.toml_files import NESTED_TOO_DEEP, FileError, Section, parse_toml, read_text, validate
 
 _Name = Annotated[str, Field(min_length=1)]
 _MAX_CHILDREN = 65_536
@@ -144,10 +144,19 @@ def read_cells(where: str, path: Path) -> ClusterSpec:
     Raises:
         FileError: the file cannot be read, or a value in it is invalid.
     """
+    return parse_cells(where, path, read_text(where, path))
+
+
+def parse_cells(where: str, path: Path, text: str) -> ClusterSpec:
+    """The cluster of cells that the text of a file of this name describes; see `read_cells`.
+
+    Raises:
+        FileError: a value in it is invalid.
+    """
     if path.suffix.lower() in (".yaml", ".yml", ".json"):
-        values = read_yaml(where, path)
+        values = _parse_yaml(where, path, text)
         return _located(where, lambda: _of_hived(validate(_HivedFile, values, where)))
-    values = read_toml(where, path)
+    values = parse_toml(where, text)
     return _located(where, lambda: _of_toml(validate(_CellsFile, values, where)))
 
 
@@ -157,7 +166,10 @@ def read_yaml(where: str, path: Path) -> Any:
     Raises:
         FileError: it cannot be read, or is neither.
     """
-    text = read_text(where, path)
+    return _parse_yaml(where, path, read_text(where, path))
+
+
+def _parse_yaml(where: str, path: Path, text: str) -> Any:
     try:
         return json.loads(text) if path.suffix.lower() == ".json" else yaml.load(text, Loader=_Loader)
     except json.JSONDecodeError as problem:

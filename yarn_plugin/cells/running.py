@@ -5,8 +5,9 @@
                 "pods": [{"node": "n1", "leaves": ["0", "1"], "quota_types": ["node", "node"]}]}]}
 
 `quota_types`: for each leaf, the type of the cell of the virtual cluster's quota that it came from; without it, a gang
-runs as opportunistic work. `ends_in_s`: seconds until it ends at the latest, if that is known. The order of the gangs
-is that in which they keep their cells.
+runs as opportunistic work. `ends_in_s`: seconds until it ends at the latest, if that is known. `job`: the job of a
+gang, where the scheduler inside its virtual cluster places GPUs one by one: all gangs of a job end together. The order
+of the gangs is that in which they keep their cells.
 """
 
 from collections import Counter
@@ -43,6 +44,7 @@ class _GangTable(Section):
     leaf_type: str = ""
     pinned: str = ""
     lazy: bool = False
+    job: str = ""
     ends_in_s: Annotated[float, Field(ge=0)] | None = None
 
 
@@ -64,6 +66,10 @@ class RunningFile(Section):
         """The gangs."""
         return [_gang(table) for table in self.gangs]
 
+    def jobs(self) -> dict[str, str]:
+        """The jobs of the gangs that are not whole jobs themselves, by gang."""
+        return {table.gang: table.job for table in self.gangs if table.job}
+
     def ends_in_s(self) -> dict[str, float]:
         """When gangs end at the latest, of those that say so."""
         return {table.gang: table.ends_in_s for table in self.gangs if table.ends_in_s is not None}
@@ -78,8 +84,8 @@ def read_running(where: str, path: Path) -> RunningFile:
     return validate(RunningFile, read_yaml(where, path), where)
 
 
-def as_json(gang: RunningGang) -> dict[str, Any]:
-    """A gang as in the file."""
+def as_json(gang: RunningGang, job: str = "") -> dict[str, Any]:
+    """A gang as in the file. `job`: see there."""
     request = gang.request
     return {
         "gang": request.gang,
@@ -94,6 +100,7 @@ def as_json(gang: RunningGang) -> dict[str, Any]:
         "leaf_type": request.leaf_type,
         "pinned": request.pinned,
         "lazy": request.lazy,
+        "job": job,
     }
 
 

@@ -2,46 +2,50 @@
 
 import getpass
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from yarn_plugin import console
-from yarn_plugin.api.client import ArbiterClient, find_token
-from yarn_plugin.cells.answers import answer_lines
+from yarn_plugin.api import wire
+from yarn_plugin.cells.answers import answer_lines, jobs_of
 from yarn_plugin.cells.cases import read_case
+from yarn_plugin.cells.cell_map import map_lines
+from yarn_plugin.cells.changes import Change, change_of
 from yarn_plugin.cells.discovery import find_cells, render
 from yarn_plugin.cells.file import read_cells
 from yarn_plugin.cells.findings import Finding, Replay
 from yarn_plugin.cells.node_faults import SeenNode, find_faults
 from yarn_plugin.cells.replay import follow, run_freely
-from yarn_plugin.cells.running import RunningFile, as_json, read_running
-from yarn_plugin.cli.apps import arbiter_options
+from yarn_plugin.cells.running import as_json
+from yarn_plugin.cli.cells_source import (
+    AskedPool,
+    Source,
+    naming,
+    pool_options,
+    read_source,
+    read_work,
+    running_option,
+)
 from yarn_plugin.cli.options import json_option, rm_option
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator, Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Bind, Preempt, Reason, Wait
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import MAX_PRIORITY, PhysicalCell
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import ChainState, Cluster
-from yarn_plugin.decide.mechanisms.buddy_cells.errors import CellFileError
 from yarn_plugin.decide.mechanisms.buddy_cells.explanation import Explanation, ask, explain, latest_start
 from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Request
 from yarn_plugin.decide.mechanisms.buddy_cells.health import bad_cells
-from yarn_plugin.decide.mechanisms.buddy_cells.reconfiguration import Reconfigured, reconfigure
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
-from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.observe.capabilities import probe
 from yarn_plugin.observe.nodes import parse_nodes
 from yarn_plugin.observe.resource_manager import ResourceManager, addresses
 from yarn_plugin.quantities import count
-from yarn_plugin.toml_files import FileError, read_text
-from yarn_plugin.validation import one_of
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+from yarn_plugin.toml_files import read_text
 
 
 @click.group(context_settings=console.CONTEXT)
@@ -82,20 +86,8 @@ def cells() -> None:
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 
 
-def _running_option(command: _Command) -> _Command:
-    return click.option(
-        "--running",
-        "running_file",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Running gangs and bad nodes, as JSON (`show --json` and `running` write such files).  "
-        "[default: nothing runs]",
-    )(command)
-
-
-def _arbiter_options(command: _Command) -> _Command:
-    pool = click.option("--pool", metavar="NAME", help="The pool.  [default: the only one that has virtual clusters]")
-    return arbiter_options(pool(command))
+_ASKED_FILE = click.argument("file", required=False, type=click.Path(path_type=Path))
+_RUNNING = running_option("what runs, if the arbiter is asked; else nothing runs")
 
 
 @cells.command()
@@ -146,7 +138,7 @@ def _can_ever_fit(cluster: Cluster, vc: str, gang: str) -> bool:
     allocator, call = Allocator(cluster), Call(request.gang, pods[0][1], request)
     answer = ask(allocator, call)
     if isinstance(answer, Wait):
-        for line in answer_lines(answer, explain(allocator, call, answer), request, cluster.spec):
+        for line in answer_lines(answer, explain(allocator, call, answer, {}), request, cluster.spec, {}):
             console.out.print(line, soft_wrap=True)
         return False
     console.out.print(f"{gang} fits in {vc}")
@@ -254,31 +246,45 @@ def _spare(state: ChainState, level: int, free: Sequence[int]) -> int:
 
 
 @cells.command()
-@_FILE
-@_running_option
+@_ASKED_FILE
+@click.option(
+    "--map", "is_map", is_flag=True, help="A line for each node and a letter for each GPU, instead of a tree."
+)
+@_RUNNING
+@pool_options
 @json_option
-def show(file: Path, running_file: Path | None, json_file: Path | None) -> None:
+def show(file: Path | None, is_map: bool, running_file: Path | None, pool: AskedPool, json_file: Path | None) -> None:
     """Show the cells as a tree: which are free, who holds which, and which are bad.
 
-    Cells that are free as a whole are one line. Then each virtual cluster: the cells of its quota, how many are in use,
-    and how many are bad or doomed (nothing healthy is left for them).
+    Without FILE, the cells of a running arbiter; this needs the administrator's token. Cells that are free as a whole
+    are one line. Then each virtual cluster: the cells of its quota, how many are in use, and how many are bad or doomed
+    (nothing healthy is left for them). With --map, one letter for each GPU, and how many nodes cannot take a guaranteed
+    pod of all their GPUs, since guaranteed work holds some (fragmentation).
+
+    \b
+    Example:
+      yarn-plugin cells show --token-file arbiter/admin.token
     """
-    made = _with_work(file, running_file)
-    cluster = made.allocator.cluster
-    for state in cluster.chains.values():
-        console.out.print(f"chain {state.chain.name}")
-        for top in cluster.forest.tops(state.chain.name):
-            for line in _tree(top, 1):
-                console.out.print(line)
+    source = read_source(file, running_file, pool)
+    cluster, jobs = source.build().allocator.cluster, source.work.jobs()
+    for line in map_lines(cluster) if is_map else _trees(cluster, jobs):
+        console.out.print(line, soft_wrap=True)
     rows = [row for name in cluster.virtual for row in _quota_rows(cluster, name)]
     columns = ("virtual cluster", "chain", "type", "#cells", "#in use", "#bad")
     console.out.print(console.table(None, columns, rows))
     if json_file is not None:
-        gangs = [as_json(record_of(gang)) for gang in cluster.gangs.values()]
+        gangs = [as_json(record_of(gang), jobs.get(gang.name, "")) for gang in cluster.gangs.values()]
         console.write_json(json_file, {"gangs": gangs, "bad_nodes": cluster.bad_hosts()})
 
 
-def _tree(cell: PhysicalCell, depth: int) -> Iterator[str]:
+def _trees(cluster: Cluster, jobs: Mapping[str, str]) -> Iterator[str]:
+    for state in cluster.chains.values():
+        yield f"chain {state.chain.name}"
+        for top in cluster.forest.tops(state.chain.name):
+            yield from _tree(top, 1, jobs)
+
+
+def _tree(cell: PhysicalCell, depth: int, jobs: Mapping[str, str]) -> Iterator[str]:
     marks = []
     if cell.pinned:
         marks.append(f"pinned {cell.pinned}")
@@ -291,11 +297,11 @@ def _tree(cell: PhysicalCell, depth: int) -> Iterator[str]:
     if cell.used and cell.used < cell.size:
         marks.append(f"{cell.used} of {cell.size} leaves held")
     holders = cell.level == 1 and [gang for gang in (cell.holder, cell.reserver) if gang is not None]
-    marks += [f"{gang.name} (priority {gang.priority})" for gang in holders or ()]
+    marks += [f"{jobs.get(gang.name, gang.name)} (priority {gang.priority})" for gang in holders or ()]
     yield f"{'  ' * depth}{cell.type} {cell.address}{': ' + ', '.join(marks) if marks else ''}"
     if cell.used or cell.split or (cell.bad and cell.node is None) or any(child.pinned for child in cell.children):
         for child in cell.children:
-            yield from _tree(child, depth + 1)
+            yield from _tree(child, depth + 1, jobs)
 
 
 def _quota_rows(cluster: Cluster, name: str) -> Iterator[tuple[object, ...]]:
@@ -312,7 +318,7 @@ def _quota_rows(cluster: Cluster, name: str) -> Iterator[tuple[object, ...]]:
 
 
 @cells.command()
-@_FILE
+@_ASKED_FILE
 @click.option("--vc", required=True, metavar="NAME", help="The virtual cluster.")
 @click.option("--gang", required=True, metavar="NxM[,NxM]", help="Pods and GPUs of each, such as 4x8 or 2x8,1x4.")
 @click.option(
@@ -332,10 +338,11 @@ def _quota_rows(cluster: Cluster, name: str) -> Iterator[tuple[object, ...]]:
     metavar="S",
     help="Seconds that evicted gangs have to leave (the pool's grace_s).",
 )
-@_running_option
+@_RUNNING
+@pool_options
 @json_option
 def fit(
-    file: Path,
+    file: Path | None,
     vc: str,
     gang: str,
     priority: int,
@@ -343,27 +350,31 @@ def fit(
     pinned: str,
     grace: float,
     running_file: Path | None,
+    pool: AskedPool,
     json_file: Path | None,
 ) -> None:
     """Answer where a gang would be placed now, whom it would evict, or what it would wait for. Changes nothing.
+
+    Without FILE, on the cells of a running arbiter, beside what runs there; this needs the administrator's token.
 
     When it starts at the latest is said where that is known: evicted gangs leave within the grace period, and running
     ones end as `ends_in_s` in --running says. The exit code is 0 whatever the answer; bad input is an error.
     """
     pods = _parse_gang(gang)
-    made = _with_work(file, running_file)
+    source = read_source(file, running_file, pool)
+    allocator, jobs = source.build().allocator, source.work.jobs()
     request = Request(f"{gang} (asked)", vc, priority, pods, leaf_type, pinned, ignores_exclusions=True)
     call = Call(request.gang, pods[0][1], request)
-    answer = ask(made.allocator, call)
-    explanation = explain(made.allocator, call, answer) if isinstance(answer, Wait) else None
-    for line in answer_lines(answer, explanation, request, made.allocator.cluster.spec):
+    answer = ask(allocator, call)
+    explanation = explain(allocator, call, answer, jobs) if isinstance(answer, Wait) else None
+    for line in answer_lines(answer, explanation, request, source.spec, jobs):
         console.out.print(line, soft_wrap=True)
-    ends = {} if running_file is None else _running(running_file).ends_in_s()
-    latest = None if isinstance(answer, Bind) else latest_start(made.allocator, call, ends, grace)
+    ends = source.work.ends_in_s()
+    latest = None if isinstance(answer, Bind) else latest_start(allocator, call, ends, grace)
     if latest is not None:
         console.out.print(f"at the latest in {latest:g} s, if nobody else comes")
     if json_file is not None:
-        console.write_json(json_file, {**_answer_figures(answer, explanation), "latest_s": latest})
+        console.write_json(json_file, {**_answer_figures(answer, explanation, jobs), "latest_s": latest})
 
 
 def _parse_gang(text: str) -> tuple[tuple[int, int], ...]:
@@ -378,7 +389,7 @@ def _parse_gang(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(pods)
 
 
-def _answer_figures(answer: Answer, explanation: Explanation | None) -> dict[str, Any]:
+def _answer_figures(answer: Answer, explanation: Explanation | None, jobs: Mapping[str, str]) -> dict[str, Any]:
     figures: dict[str, Any] = {"answer": type(answer).__name__.lower()}
     if isinstance(answer, Bind | Preempt):
         figures["pods"] = [
@@ -386,7 +397,7 @@ def _answer_figures(answer: Answer, explanation: Explanation | None) -> dict[str
             for leaves in answer.placement.physical
         ]
     if isinstance(answer, Preempt):
-        figures["evicts"] = list(answer.victims)
+        figures["evicts"] = jobs_of(answer.victims, jobs)
     if isinstance(answer, Wait) and explanation is not None:
         figures["reason"] = Reason.NEVER_FITS if explanation.missing else answer.reason
         figures["until_any_ends"] = list(explanation.after)
@@ -395,36 +406,34 @@ def _answer_figures(answer: Answer, explanation: Explanation | None) -> dict[str
 
 @cells.command()
 @click.argument("new", type=click.Path(path_type=Path))
-@_running_option
+@running_option("what runs on the arbiter")
+@pool_options
 @json_option
-def plan(new: Path, running_file: Path | None, json_file: Path | None) -> None:
+def plan(new: Path, running_file: Path | None, pool: AskedPool, json_file: Path | None) -> None:
     """Show what the configuration NEW would mean for the work that runs. Changes nothing.
 
     An infeasible NEW is an error. Otherwise: which gangs would go on as opportunistic work, as their virtual cluster's
-    quota no longer has cells for them, and which run on GPUs that are no longer part of the cluster.
+    quota no longer has cells for them, and which run on GPUs that are no longer part of the cluster. Without --running,
+    a running arbiter is asked; this needs the administrator's token.
+
+    \b
+    Example:
+      yarn-plugin cells plan new.toml --token-file arbiter/admin.token
     """
-    made = _with_work(new, running_file)
-    kept = len(made.allocator.cluster.gangs) - len(made.downgraded)
-    for line in _plan_lines(kept, made.downgraded, made.unleased):
-        console.out.print(line)
+    spec = _cluster(new).spec
+    work = read_work(running_file, pool)
+    after = Source(f"file {str(new)!r}", spec, work).build()
+    change = change_of(after, [gang.gang for gang in work.gangs], work.jobs())
+    for line in change.lines():
+        console.out.print(line, soft_wrap=True)
     if json_file is not None:
-        console.write_json(json_file, {"downgraded": made.downgraded, "outside": made.unleased, "unchanged": kept})
-
-
-def _plan_lines(unchanged: int, downgraded: Sequence[str], outside: Sequence[str]) -> Iterator[str]:
-    yield f"feasible; {count(unchanged, 'gang')} unchanged"
-    if downgraded:
-        yield f"opportunistic from then on: {', '.join(downgraded)}"
-    if outside:
-        yield f"on GPUs that are no longer part of the cluster: {', '.join(outside)}"
+        console.write_json(json_file, asdict(change))
 
 
 @cells.command()
-@_arbiter_options
+@pool_options
 @json_option
-def running(
-    arbiter: str, token_file: Path | None, verify: str | bool, pool: str | None, json_file: Path | None
-) -> None:
+def running(pool: AskedPool, json_file: Path | None) -> None:
     """List the gangs that run on the cells of an arbiter, in the order in which they would keep them.
 
     With --json, writes a file for --running of `show`, `fit` and `plan`. Needs the administrator's token.
@@ -434,31 +443,31 @@ def running(
       yarn-plugin cells running --token-file arbiter/admin.token --json running.json
       yarn-plugin cells plan new.toml --running running.json
     """
-    client = ArbiterClient(arbiter, find_token(token_file), verify)
-    found = client.get_cells(_pool(client, pool))
-    rows = [
-        (
-            one.gang,
-            one.virtual_cluster,
-            one.priority if any(pod.quota_types for pod in one.pods) else "opportunistic",
-            " ".join(f"{pod.node}[{','.join(pod.leaves)}]" for pod in one.pods),
-        )
-        for one in found.gangs
-    ]
+    asked = pool.cells()
+    by_job: dict[str, list[wire.RunningGang]] = {}
+    for gang in asked.gangs:
+        by_job.setdefault(gang.job or gang.gang, []).append(gang)
+    rows = [(name, *_held(gangs)) for name, gangs in by_job.items()]
     console.out.print(console.table(None, ("gang", "virtual cluster", "priority", "cells"), rows))
-    if found.bad_nodes:
-        console.out.print(f"bad nodes: {', '.join(found.bad_nodes)}", soft_wrap=True)
+    if asked.bad_nodes:
+        console.out.print(f"bad nodes: {', '.join(asked.bad_nodes)}", soft_wrap=True)
     if json_file is not None:
-        console.write_json(json_file, found.model_dump(include={"gangs", "bad_nodes"}))
+        console.write_json(json_file, asked.model_dump(include={"gangs", "bad_nodes"}))
+
+
+def _held(gangs: Sequence[wire.RunningGang]) -> tuple[str, object, str]:
+    """The virtual cluster, priority and cells of a gang, or of the gangs of a job."""
+    pods = [pod for gang in gangs for pod in gang.pods]
+    priority = gangs[0].priority if any(pod.quota_types for pod in pods) else "opportunistic"
+    places = (f"{pod.node}[{','.join(pod.leaves)}]" for pod in pods)
+    return gangs[0].virtual_cluster, priority, " ".join(places)
 
 
 @cells.command()
 @click.argument("new", type=click.Path(path_type=Path))
-@_arbiter_options
+@pool_options
 @json_option
-def apply(
-    new: Path, arbiter: str, token_file: Path | None, verify: str | bool, pool: str | None, json_file: Path | None
-) -> None:
+def apply(new: Path, pool: AskedPool, json_file: Path | None) -> None:
     """Replace the cells file of a running arbiter by NEW, which takes effect without a restart.
 
     Does what `plan` shows: gangs for which the new quotas have no cells become opportunistic, and go on. Their
@@ -470,26 +479,18 @@ def apply(
     Example:
       yarn-plugin cells apply new.toml --token-file arbiter/admin.token
     """
-    read_cells(f"file {str(new)!r}", new)
-    client = ArbiterClient(arbiter, find_token(token_file), verify)
-    name = _pool(client, pool)
-    made = client.replace_cells(name, read_text(f"file {str(new)!r}", new))
-    for line in _plan_lines(made.unchanged, made.downgraded, made.outside):
+    where = f"file {str(new)!r}"
+    read_cells(where, new)
+    client = pool.client()
+    name = pool.name_at(client)
+    made = client.replace_cells(name, read_text(where, new))
+    change = Change(tuple(made.downgraded), tuple(made.restarted), tuple(made.outside), made.unchanged)
+    for line in change.lines():
         console.out.print(line, soft_wrap=True)
     when = f"in {made.in_s:g} s; their applications have been told" if made.in_s else "now"
     console.out.print(f"pool {name}: in effect {when}", soft_wrap=True)
     if json_file is not None:
         console.write_json(json_file, made.model_dump())
-
-
-def _pool(client: ArbiterClient, given: str | None) -> str:
-    """The pool that is meant: of those that lease cells, the only one."""
-    if given is not None:
-        return given
-    pools = [pool.name for pool in client.get_cluster().pools if pool.controller == "ledger"]
-    if len(pools) != 1:
-        raise BadInputError("--pool", "", f"required: {one_of(pools)}" if pools else "the arbiter has no pool of cells")
-    return pools[0]
 
 
 @cells.command()
@@ -529,30 +530,7 @@ def _replay_row(name: str, result: Replay) -> tuple[object, ...]:
 
 
 def _cluster(file: Path) -> Cluster:
-    spec = _spec(file)
-    with _naming(file):
+    where = f"file {str(file)!r}"
+    spec = read_cells(where, file)
+    with naming(where):
         return Cluster(spec)
-
-
-def _with_work(file: Path, running_file: Path | None) -> Reconfigured:
-    spec = _spec(file)
-    work = RunningFile() if running_file is None else _running(running_file)
-    with _naming(file):
-        return reconfigure(spec, work.running(), work.bad_nodes)
-
-
-def _running(file: Path) -> RunningFile:
-    return read_running(f"--running {str(file)!r}", file)
-
-
-def _spec(file: Path) -> ClusterSpec:
-    return read_cells(f"file {str(file)!r}", file)
-
-
-@contextmanager
-def _naming(file: Path) -> Iterator[None]:
-    """Name the file in errors about what it describes."""
-    try:
-        yield
-    except CellFileError as problem:
-        raise FileError(f"file {str(file)!r}: {problem}") from None

@@ -119,6 +119,14 @@ def allox(seeds: int, json_file: Path | None) -> None:
     _show_paper("allox", seeds, json_file)
 
 
+@figures.command(context_settings=console.CONTEXT)
+@click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Number of queues.")
+@json_option
+def sharing(seeds: int, json_file: Path | None) -> None:
+    """What OJPP says of workers that share GPUs, beside what is measured on generated queues."""
+    _show_paper("sharing", seeds, json_file)
+
+
 def _show_paper(name: str, seeds: int, json_file: Path | None) -> None:
     """Simulate what a paper's specification says; print its claims with what was found, and what is only told."""
     paper = specification.read(name)

@@ -44,7 +44,7 @@ OF_TRAINING = (
 )
 """The parameters for workloads of training applications alone."""
 
-OF_JOBS = ("vcs", "load", "from_day", "days", "largest", "low_priority", "alpha")
+OF_JOBS = ("vcs", "load", "from_day", "days", "largest", "low_priority", "exchange", "alpha")
 """The parameters for workloads of jobs alone."""
 
 
@@ -150,6 +150,11 @@ OF_JOBS = ("vcs", "load", "from_day", "days", "largest", "low_priority", "alpha"
 @click.option("--largest", type=click.IntRange(1), help="Jobs: only the virtual clusters with the most GPU time.")
 @click.option("--low-priority", is_flag=True, help="Jobs: those that wait run as opportunistic work meanwhile.")
 @click.option(
+    "--exchange",
+    is_flag=True,
+    help="Jobs: also count what virtual clusters of whole nodes gain by exchanging unused ones every hour.",
+)
+@click.option(
     "--alpha",
     type=click.FloatRange(0, 1),
     default=0.3,
@@ -185,6 +190,7 @@ def simulate(
     days: int | None,
     largest: int | None,
     low_priority: bool,
+    exchange: bool,
     alpha: float,
 ) -> None:
     """Simulate a workload on a cluster: what the arbiter would do in a day, within seconds.
@@ -228,7 +234,7 @@ def simulate(
     Jobs that run on a GPU or on cores, in the format of the AlloX authors' simulator:
       yarn-plugin simulate --policy allox --cluster nodes.toml --workload jobs.txt
     """
-    of_jobs = JobOptions(vcs, load, days, from_day, largest, low_priority, alpha)
+    of_jobs = JobOptions(vcs, load, days, from_day, largest, low_priority, exchange, alpha)
     if is_of_jobs(workload_file, of_jobs):
         names = tuple(dict.fromkeys((policy or ("cells" if of_jobs.is_of_cells else "allox")).split(",")))
         _refuse(context, OF_TRAINING, "for training workloads only")

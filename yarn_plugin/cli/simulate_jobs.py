@@ -11,24 +11,44 @@ from yarn_plugin import console
 from yarn_plugin.cells.file import read_cells
 from yarn_plugin.cli.progress import progress_bar
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
-from yarn_plugin.drive.job_runs import CELL_POLICIES, PRIVATE, SIDE_POLICIES, simulate_cells, simulate_sides
+from yarn_plugin.drive.job_runs import (
+    CELL_POLICIES,
+    PRIVATE,
+    SIDE_POLICIES,
+    simulate_cells,
+    simulate_private,
+    simulate_sides,
+)
 from yarn_plugin.drive.job_simulator import Order
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.resources import GPU
+from yarn_plugin.model.topology import NODE
 from yarn_plugin.quantities import count
 from yarn_plugin.simulation.cluster import load as load_cluster
 from yarn_plugin.simulation.jobs import allox_file, trace
+from yarn_plugin.simulation.jobs.exchange import Exchanged, exchange_nodes
 from yarn_plugin.simulation.jobs.job import Job, JobWorkload
 from yarn_plugin.simulation.jobs.outcome import Figures, JobOutcome, JobsOutcome, figures
 from yarn_plugin.simulation.jobs.page import ShownJobs, write_page
-from yarn_plugin.simulation.jobs.virtual_clusters import GPUS_PER_NODE, by_gpu_time, gpus_of, node_size
+from yarn_plugin.simulation.jobs.virtual_clusters import (
+    GPUS_PER_NODE,
+    by_gpu_time,
+    gpus_of,
+    node_size,
+    private_clusters,
+    topology_of,
+)
 from yarn_plugin.validation import one_of
 
 ALL = "all"
 
 COLUMNS_OF_CELLS = (
     "policy", "virtual cluster", "#ended", "#mean wait min", "#later", "#later min", "#worst min", "#preempted",
-    "#lost GPU h", "#in use",
+    "#lost GPU h", "#in use", "#fragmentation",
+)  # fmt: skip
+COLUMNS_OF_EXCHANGE = (
+    "virtual cluster", "#own GPU h", "#given GPU h", "#taken GPU h", "#lost GPU h", "#gain", "#later",
 )  # fmt: skip
 COLUMNS_OF_SIDES = ("policy", "user", "#ended", "#mean JCT s", "#worst 1% s", "#on GPUs", "#in use", "#spread")
 
@@ -37,7 +57,7 @@ COLUMNS_OF_SIDES = ("policy", "user", "#ended", "#mean JCT s", "#worst 1% s", "#
 class JobOptions:
     """The options of a simulation of jobs. `vcs`: the file of cells; or `load`: quotas follow from GPU time. `days`,
     `from_day`, `largest`: which jobs of a trace (see `trace.read`). `low_priority`: jobs that wait run beside others'
-    cells meanwhile. `alpha`: of AlloX."""
+    cells meanwhile. `exchange`: also count what virtual clusters gain by exchanging nodes. `alpha`: of AlloX."""
 
     vcs: Path | None
     load: float | None
@@ -45,6 +65,7 @@ class JobOptions:
     from_day: int
     largest: int | None
     low_priority: bool
+    exchange: bool
     alpha: float
 
     @property
@@ -84,14 +105,22 @@ def simulate_jobs(
         if policy not in known:
             raise BadInputError("--policy", policy, one_of(known))
     registry = installed()
+    private: dict[str, JobsOutcome] = {}
+    size = 0
     if options.is_of_cells:
         spec, workload = _cells(where, workload_file, options)
         # Private clusters are what others are compared with.
         policies = tuple(dict.fromkeys((*policies, PRIVATE)))
         order: Order = "low_priority" if options.low_priority else "fifo"
+        if options.exchange:
+            size = _exchanged_size(spec, options)
 
         def simulate(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
-            return simulate_cells(policy, registry, spec, workload.jobs, order, on_ended)
+            keeps_holdings = report_file is not None
+            if policy == PRIVATE:
+                private.update(simulate_private(registry, spec, workload.jobs, order, on_ended, keeps_holdings))
+                return JobsOutcome.together(list(private.values()))
+            return simulate_cells(policy, registry, spec, workload.jobs, order, on_ended, keeps_holdings)
 
     else:
         if cluster_file is None:
@@ -105,7 +134,23 @@ def simulate_jobs(
     for note in workload.notes:
         console.err.print(f"note: {note}")
     runs = _run_all(policies, workload.jobs, simulate)
-    _report(workload_file, runs, options, json_file, report_file)
+    exchanged = exchange_nodes(private, size) if options.exchange else []
+    _report(workload_file, runs, exchanged, options, json_file, report_file)
+
+
+def _exchanged_size(spec: ClusterSpec, options: JobOptions) -> int:
+    """The GPUs of the nodes that are exchanged: all nodes must be alike, and quotas whole nodes."""
+    if options.low_priority:
+        raise BadInputError("--exchange", "", "must be without --low-priority, which uses the same nodes")
+    sizes = {
+        cell.capacity[GPU]
+        for cells in (spec, *dict(private_clusters(spec)).values())
+        for cell in topology_of(cells).at(NODE)
+    }
+    if len(sizes) > 1:
+        shown = ", ".join(map(str, sorted(sizes)))
+        raise BadInputError("--exchange", "", f"must be with quotas of whole nodes of one size, not of {shown} GPUs")
+    return sizes.pop()
 
 
 def _cells(where: str, workload_file: Path, options: JobOptions) -> tuple[ClusterSpec, JobWorkload]:
@@ -142,19 +187,28 @@ def _run_all(
 
 
 def _report(
-    workload_file: Path, runs: Sequence[_Run], options: JobOptions, json_file: Path | None, report_file: Path | None
+    workload_file: Path,
+    runs: Sequence[_Run],
+    exchanged: Sequence[Exchanged],
+    options: JobOptions,
+    json_file: Path | None,
+    report_file: Path | None,
 ) -> None:
     private = next(({job.number: job for job in run.outcome.jobs} for run in runs if run.policy == PRIVATE), None)
     made = [(run, tenant, figures(jobs, private)) for run in runs for tenant, jobs in _by_tenant(run.outcome)]
     columns, row = (COLUMNS_OF_CELLS, _row_of_cells) if options.is_of_cells else (COLUMNS_OF_SIDES, _row_of_sides)
     rows = [row(*one) for one in made]
     console.out.print(console.table(None, columns, rows))
+    if exchanged:
+        console.out.print(console.table(None, COLUMNS_OF_EXCHANGE, [_row_of_exchange(one) for one in exchanged]))
     for run in runs:
         left = len(run.outcome.jobs) - len(run.outcome.ended)
         if left:
             console.err.print(f"note: {run.policy}: {count(left, 'job')} never ended")
     if json_file is not None:
-        console.write_json(json_file, [_record(workload_file, *one) for one in made])
+        gains = [{"policy": "exchange", "workload": workload_file.stem, **asdict(one), "gain": one.gain}
+                 for one in exchanged]  # fmt: skip
+        console.write_json(json_file, [*(_record(workload_file, *one) for one in made), *gains])
     if report_file is not None:
         shown = [ShownJobs(run.policy, run.outcome, run.wall_s) for run in runs]
         write_page(report_file, shown, workload_file.name, columns, rows)
@@ -171,7 +225,7 @@ def _by_tenant(outcome: JobsOutcome) -> list[tuple[str, list[JobOutcome]]]:
 def _record(workload_file: Path, run: _Run, tenant: str, its: Figures) -> dict[str, Any]:
     """A row of `--json`."""
     of_all = {"utilisation": run.outcome.utilisation, "progress_spread": run.outcome.progress_spread,
-              "wall_s": run.wall_s} if tenant == ALL else {}  # fmt: skip
+              "fragmentation": run.outcome.fragmentation, "wall_s": run.wall_s} if tenant == ALL else {}  # fmt: skip
     return {"policy": run.policy, "workload": workload_file.stem, "tenant": tenant, **asdict(its), **of_all}
 
 
@@ -180,7 +234,13 @@ def _row_of_cells(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:
         run.policy, tenant, f"{its.jobs:,}", _shown(its.mean_wait_s, 60), f"{its.later or 0:,}",
         _shown(its.later_s, 60), _shown(its.worst_later_s, 60), f"{its.preempted:,}", _shown(its.lost_gpu_s, 3600),
         f"{run.outcome.utilisation:.0%}" if tenant == ALL else "",
+        f"{run.outcome.fragmentation:.0%}" if tenant == ALL else "",
     )  # fmt: skip
+
+
+def _row_of_exchange(one: Exchanged) -> tuple[str, ...]:
+    hours = (f"{amount:,.0f}" for amount in (one.own, one.given, one.taken, one.lost))
+    return one.tenant, *hours, f"{one.gain:.1%}", f"{one.later:,}"
 
 
 def _row_of_sides(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from yarn_plugin.decide.allocators import allox, buddy_cells, fifo, gpu_queues, job_rounds, shared_gpus
+from yarn_plugin.decide.allocators import allox, auction, buddy_cells, fifo, gpu_queues, job_rounds, shared_gpus
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, SetTimer, TellShare
 from yarn_plugin.decide.enforcement import read_leaves, weight_deadlines, write_weights
 from yarn_plugin.decide.events import (
@@ -55,7 +55,15 @@ from yarn_plugin.model.causes import (
 )
 from yarn_plugin.model.share import Pool, Registration
 
-ALLOCATORS = (allox.KIND, buddy_cells.KIND, fifo.KIND, gpu_queues.KIND, job_rounds.KIND, shared_gpus.KIND)
+ALLOCATORS = (
+    allox.KIND,
+    auction.KIND,
+    buddy_cells.KIND,
+    fifo.KIND,
+    gpu_queues.KIND,
+    job_rounds.KIND,
+    shared_gpus.KIND,
+)
 
 BUILT_IN = Registry(
     {kind.name: kind for kind in (share.KIND, lease.KIND, ledger.KIND)},

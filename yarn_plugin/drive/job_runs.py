@@ -35,31 +35,16 @@ def simulate_cells(
     jobs: Sequence[Job],
     order: Order,
     on_ended: Callable[[int], None] = lambda count: None,
+    keeps_holdings: bool = False,
 ) -> JobsOutcome:
-    """Simulate jobs in virtual clusters. `order`: which jobs of each claim."""
+    """Simulate jobs in virtual clusters. `order`: which jobs of each claim. `keeps_holdings`: see `JobSimulation`."""
     assured = {name: gpus_of(spec, name) for name in spec.clusters}
     allocator: str
     settings: object
     match policy:
         case "private":
-            parts, done = [], 0
-            for name, own in private_clusters(spec):
-                mine = [job for job in jobs if job.tenant == name]
-                count = lambda ended, before=done: on_ended(before + ended)  # noqa: E731
-                parts.append(
-                    _run(
-                        "cells",
-                        BuddyCellsSettings(own),
-                        registry,
-                        topology_of(own),
-                        mine,
-                        (assured[name],),
-                        order,
-                        count,
-                    )
-                )
-                done += len(mine)
-            return JobsOutcome.together(parts)
+            parts = simulate_private(registry, spec, jobs, order, on_ended, keeps_holdings)
+            return JobsOutcome.together(list(parts.values()))
         case "cells":
             allocator, settings = "cells", BuddyCellsSettings(spec)
         case "quota":
@@ -74,7 +59,26 @@ def simulate_cells(
     # Under other policies than cells there is no opportunistic work.
     order = "fifo" if order == "low_priority" and allocator != "cells" else order
     machines = (sum(assured.values()),)
-    return _run(allocator, settings, registry, topology_of(spec), jobs, machines, order, on_ended)
+    return _run(allocator, settings, registry, topology_of(spec), jobs, machines, order, on_ended, keeps_holdings)
+
+
+def simulate_private(
+    registry: Registry,
+    spec: ClusterSpec,
+    jobs: Sequence[Job],
+    order: Order,
+    on_ended: Callable[[int], None] = lambda count: None,
+    keeps_holdings: bool = False,
+) -> dict[str, JobsOutcome]:
+    """Simulate the jobs of each virtual cluster in a private cluster of its cells; see `simulate_cells`."""
+    parts, done = dict[str, JobsOutcome](), 0
+    for name, own in private_clusters(spec):
+        mine = [job for job in jobs if job.tenant == name]
+        count = lambda ended, before=done: on_ended(before + ended)  # noqa: E731
+        settings, machines = BuddyCellsSettings(own), (gpus_of(spec, name),)
+        parts[name] = _run("cells", settings, registry, topology_of(own), mine, machines, order, count, keeps_holdings)
+        done += len(mine)
+    return parts
 
 
 def simulate_sides(
@@ -104,7 +108,8 @@ def _run(
     machines: tuple[int, ...],
     order: Order,
     on_ended: Callable[[int], None],
+    keeps_holdings: bool = False,
 ) -> JobsOutcome:
     parameters = LedgerSettings(allocator, settings, grace_s=0.0, place_within_s=0.0)
     pool = Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters)
-    return JobSimulation(pool, registry, cells, jobs, machines, order, on_ended).run()
+    return JobSimulation(pool, registry, cells, jobs, machines, order, on_ended, keeps_holdings).run()

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Renew, Revoke
+from yarn_plugin.decide.pools.commands import Downgrade, Grant, LeaseEnded, Renew, Revoke
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.drive.pool_simulation import PoolSimulation
 from yarn_plugin.model.resources import Resources
-from yarn_plugin.model.share import Claim, Lease, Pool
-from yarn_plugin.model.topology import Topology
+from yarn_plugin.model.share import Claim, Holding, Lease, Pool
+from yarn_plugin.model.topology import NODE, Topology
+from yarn_plugin.simulation.jobs.cell_map import CellMap
 from yarn_plugin.simulation.jobs.job import Job
 from yarn_plugin.simulation.jobs.outcome import JobOutcome, JobsOutcome, Spread
 
@@ -29,7 +30,8 @@ MAX_OPPORTUNISTIC = 20
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A job that has arrived. `wake`: the number of its latest entry in the agenda; earlier ones are void."""
+    """A job that has arrived. `wake`: the number of its latest entry in the agenda; earlier ones are void. `cells`:
+    those that it holds while it runs."""
 
     job: Job
     claim: Claim
@@ -39,6 +41,8 @@ class _Run:
     alternative: int = 0
     preempted: int = 0
     lost_gpu_s: float = 0.0
+    cells: tuple[Holding, ...] = ()
+    is_guaranteed: bool = True
 
 
 class JobSimulation:
@@ -47,6 +51,7 @@ class JobSimulation:
     Args:
         machines: how many there are for each alternative of the jobs: GPUs; or GPUs and slots of cores.
         on_ended: called with the number of jobs that have ended.
+        keeps_holdings: record who held which GPU when.
     """
 
     def __init__(
@@ -58,8 +63,9 @@ class JobSimulation:
         machines: tuple[int, ...],
         order: Order = "any",
         on_ended: Callable[[int], None] = lambda count: None,
+        keeps_holdings: bool = False,
     ) -> None:
-        self._queue = pool.queue
+        self._queue, self._nodes = pool.queue, sum(1 for _ in topology.at(NODE))
         self._engine = PoolSimulation(pool, registry, topology, self)
         self._jobs, self._machines, self._order, self._on_ended = jobs, machines, order, on_ended
         self._claiming: dict[str, _Run] = {}
@@ -67,6 +73,7 @@ class JobSimulation:
         self._full: dict[str, _Run] = {}
         self._outcomes: list[JobOutcome] = []
         self._busy_s = 0.0
+        self._map = CellMap(keeps_holdings)
         self._progress = Spread({job.tenant for job in jobs})
 
     def run(self) -> JobsOutcome:
@@ -82,7 +89,8 @@ class JobSimulation:
         unfinished += [run for run in self._claiming.values() if run.began_at is not None]
         outcomes = sorted([*self._outcomes, *map(self._outcome, unfinished)], key=lambda one: one.number)
         return JobsOutcome(tuple(outcomes), sum(self._machines), self._busy_s, self._engine.now, self._engine.inputs,
-                           self._progress.mean(self._engine.now))  # fmt: skip
+                           self._progress.mean(self._engine.now), self._nodes, tuple(self._map.blocked),
+                           tuple(self._map.holdings))  # fmt: skip
 
     def is_done(self) -> bool:
         """Whether all jobs have ended."""
@@ -115,7 +123,11 @@ class JobSimulation:
 
     def _begin(self, run: _Run) -> None:
         run.began_at = self._engine.now
-        run.alternative = next(iter(run.leases.values())).alternative
+        first = next(iter(run.leases.values()))
+        run.alternative, run.is_guaranteed = first.alternative, first.kind != "opportunistic"
+        run.cells = tuple([cell for lease in run.leases.values() for cell in lease.holdings])
+        if run.is_guaranteed:
+            self._map.block(self._engine.now, run.cells)
         seconds = run.job.seconds[run.alternative]
         assert seconds is not None, "a job is placed where it cannot run"
         waiting = self._waiting[run.job.tenant]
@@ -149,6 +161,9 @@ class JobSimulation:
         assert run.began_at is not None, "it does not run"
         held_s = run.job.gpus * (self._engine.now - run.began_at)
         self._busy_s += held_s
+        self._map.add(run.cells, run.job.name, run.job.tenant, run.began_at, self._engine.now)
+        if run.is_guaranteed:
+            self._map.unblock(self._engine.now, run.cells)
         self._progress.add(self._engine.now, run.job.tenant, -self._value(run))
         return held_s
 
@@ -196,6 +211,17 @@ class JobSimulation:
         if run is not None and run.leases.pop(command.lease, None) is not None:
             self._full.pop(command.app, None)
             self._lose(run)
+
+    def reclassed(self, command: Downgrade) -> None:
+        """A job is of the class of its leases."""
+        run = self._claiming.get(command.app)
+        if run is None or command.lease not in run.leases:
+            return
+        run.leases[command.lease] = replace(run.leases[command.lease], kind=command.to)
+        is_guaranteed = command.to != "opportunistic"
+        if run.began_at is not None and run.is_guaranteed != is_guaranteed:
+            run.is_guaranteed = is_guaranteed
+            (self._map.block if is_guaranteed else self._map.unblock)(self._engine.now, run.cells)
 
     def answer(self, app: str, question: object) -> object | None:
         """Jobs are asked nothing."""

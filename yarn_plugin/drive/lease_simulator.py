@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 
 from yarn_plugin.decide.mechanisms.gang_placement import combined
-from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Renew, Revoke
+from yarn_plugin.decide.pools.commands import Downgrade, Grant, LeaseEnded, Renew, Revoke
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp
 from yarn_plugin.drive.pool_simulation import PoolSimulation, SimulationError
@@ -273,6 +273,9 @@ class LeaseSimulation:
         held.gpus = held.gpus.difference(ended.cells or held.gpus)
         if not held.gpus:
             del run.leases[ended.lease]
+
+    def reclassed(self, command: Downgrade) -> None:
+        """Jobs run alike on leases of every class."""
 
     # What follows for jobs, once all that happens at a moment has happened.
 

@@ -1,7 +1,9 @@
 """Simulations behind the claims of a paper's specification."""
 
 from collections.abc import Callable
+from random import Random
 
+from yarn_plugin.decide.mechanisms.packing import Limits, PackingProblem, pack, place_easygoing_first, place_greedily
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.drive.job_runs import PRIVATE, simulate_cells, simulate_sides
 from yarn_plugin.drive.registry import installed
@@ -12,12 +14,12 @@ from yarn_plugin.simulation.jobs.virtual_clusters import by_gpu_time
 from yarn_plugin.simulation.paper_figures.specification import (
     CORES,
     MEMORY_MB,
-    ClaimSection,
     Paper,
     Parameters,
     gangs,
     sides,
 )
+from yarn_plugin.simulation.shared_queues import KINDS, drawn_jobs, drawn_slowdowns, outcome, sociable
 
 
 def measure(paper: Paper, seeds: int, on_done: Callable[[int], None] = lambda count: None) -> list[tuple[float, ...]]:
@@ -28,9 +30,16 @@ def measure(paper: Paper, seeds: int, on_done: Callable[[int], None] = lambda co
     """
     registry, effects = installed(), list[list[float]]([] for _ in paper.claims)
     for seed in range(seeds):
-        outcomes = (_gangs if paper.workload == "gangs" else _sides)(paper, registry, seed)
+        match paper.workload:
+            case "workers":
+                value = _of_workers(paper, seed)
+            case "gangs":
+                value = _of_jobs(_gangs(paper, registry, seed))
+            case "sides":
+                value = _of_jobs(_sides(paper, registry, seed))
         for found, claim in zip(effects, paper.claims, strict=True):
-            found.append(_effect(claim, outcomes))
+            effect = value(claim.policy, claim.measure)
+            found.append(effect / value(claim.over, claim.measure) if claim.over else effect)
         on_done(seed + 1)
     return [tuple(found) for found in effects]
 
@@ -56,13 +65,34 @@ def _nodes(parameters: Parameters) -> list[Node]:
             for number in range(parameters.nodes)]  # fmt: skip
 
 
-def _effect(claim: ClaimSection, outcomes: dict[str, JobsOutcome]) -> float:
+def _of_jobs(outcomes: dict[str, JobsOutcome]) -> Callable[[str, str], float]:
+    """By policy and measure."""
     private = {job.number: job for job in outcomes[PRIVATE].jobs} if PRIVATE in outcomes else None
 
-    def value(policy: str) -> float:
-        outcome = outcomes[policy]
-        if claim.measure == "progress_spread":
-            return outcome.progress_spread
-        return float(getattr(figures(outcome.jobs, private), claim.measure))
+    def value(policy: str, measure: str) -> float:
+        if measure == "progress_spread":
+            return outcomes[policy].progress_spread
+        return float(getattr(figures(outcomes[policy].jobs, private), measure))
 
-    return value(claim.policy) / value(claim.over) if claim.over else value(claim.policy)
+    return value
+
+
+def _of_workers(paper: Paper, seed: int) -> Callable[[str, str], float]:
+    """By policy and measure."""
+    draw = Random(f"{seed}/workers")
+    slowdowns = drawn_slowdowns(draw, paper.parameters.load)
+    jobs = drawn_jobs(draw, paper.parameters.jobs, sociable(slowdowns, KINDS // 2))
+    outcomes = {}
+    for policy in paper.policies:
+        algorithm, *limits = policy.split()
+        problem = PackingProblem(jobs, slowdowns, Limits(*map(float, limits)))
+        outcomes[policy] = outcome(problem, _PACK[algorithm](problem))
+    return lambda policy, measure: float(getattr(outcomes[policy], measure))
+
+
+_PACK: dict[str, Callable[[PackingProblem], tuple[tuple[int, ...], ...]]] = {
+    "greedy": place_greedily,
+    "heuristic": place_easygoing_first,
+    "best": lambda problem: pack(problem).gpus,
+}
+"""By the first word of a policy, which its limits follow."""

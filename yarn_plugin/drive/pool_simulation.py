@@ -12,7 +12,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
-from yarn_plugin.decide.pools.commands import Ask, Command, Grant, LeaseEnded, Offer, Renew, Revoke, Solve
+from yarn_plugin.decide.pools.commands import Ask, Command, Downgrade, Grant, LeaseEnded, Offer, Renew, Revoke, Solve
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome
 from yarn_plugin.decide.pools.view import View
@@ -53,6 +53,10 @@ class Claimants(Protocol):
 
     def ended(self, command: LeaseEnded) -> None:
         """Cells of a lease have been released."""
+        ...
+
+    def reclassed(self, command: Downgrade) -> None:
+        """A lease is of another class now."""
         ...
 
     def answer(self, app: str, question: object) -> object | None:
@@ -183,6 +187,8 @@ class PoolSimulation:
                     self.put(command.by, partial(self._revoke, command))
                 case LeaseEnded():
                     self._claimants.ended(command)
+                case Downgrade() if command.effective_at is None:
+                    self._claimants.reclassed(command)
                 case _:
                     pass
 

@@ -9,9 +9,12 @@ from yarn_plugin.decide.mechanisms.interference import (
     REGRESSIONS,
     Admission,
     Interference,
+    Pair,
     admissible,
     fit,
+    is_installed,
     predict,
+    score,
 )
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -29,6 +32,26 @@ class Prediction:
     median: Mapping[str, float]
     unseen: Mapping[str, float]
     chosen: Mapping[str, int]
+
+
+__all__ = ["LEVELS", "Prediction", "is_installed", "over_splits", "with_predictions"]
+
+
+def with_predictions(known: Interference, limit: float, confidence: float) -> Interference:
+    """What is known, with predictions of the other pairs that are admitted: so that at most 1 - `confidence` of these
+    exceed the limit.
+
+    Raises:
+        ValueError: fewer than two pairs are known.
+    """
+    actual = known.slowdowns()
+    fitted = fit(known.kinds, actual, limit)
+    wanted = [(a, b) for a in known.kinds for b in known.kinds if (a, b) not in actual]
+    # A pair of which one direction was measured is judged by that one too.
+    found = {**fitted.predicts(wanted), **actual}
+    at_most = fitted.admits(1 - confidence)
+    admitted = [Pair(*pair, found[pair]) for pair in wanted if score(found, pair) <= at_most]
+    return Interference(known.kinds, (*known.pairs, *admitted))
 
 
 def over_splits(

@@ -43,7 +43,7 @@ async def put(pool: PoolName, request: wire.NewCells, access: Allowed, backend: 
         raise Refused(409, "pool", pool, expected)
     with cells.draft(file, request.text) as draft:
         changed = await backend.read(access.caller, lambda: found.with_cells(file.name, draft.path))
-        change = await backend.read(access.caller, lambda: cells.change(found, changed))
+        change = await backend.read(access.caller, lambda: cells.describe_change(found, changed))
         before = file.read_bytes() if file.exists() else None
         draft.replace()
         try:

@@ -10,14 +10,13 @@ checks for every allocator:
 2. A plan is about what is so now, which `seen` shows, plans of the same moment included. It may place a lease on free
    cells, or on cells that leases are leaving: it starts when they are vacated. Cells that a lease keeps, that another
    one waits for, that are broken or not the pool's, are refused (`PlanError`), and nothing of such a plan happens.
-3. The parts of a plan are executed in this order: withdraw, keep, reclass, announce, drop, place, ask,
-   solve, wake. A part that
-   names a lease which has ended meanwhile does nothing.
+3. The parts of a plan are executed in this order: withdraw, keep, reclass, announce, drop, place, ask, solve, hold,
+   accept, record, wake. A part that names a lease which has ended meanwhile does nothing.
 4. An allocator names its leases itself: a key is never used again. Ids that applications see are the ledger's.
 5. Every placed lease ends exactly once: it is withdrawn, or an event says so (`Freed.is_over`). `Started` comes when
    its cells are its own, never before. All leases of a gang are placed in one plan and start together.
 6. `Expiring` comes `notice_s` before the end of a lease. One that is not kept by its end is revoked as if it had been
-   dropped then. A lease without an end is told of nothing.
+   dropped then, or `overtime_s` later. A lease without an end is told of nothing.
 7. What happens because of a plan (a start, a lease that ends without a grace period) comes as further events at the
    same time, until a plan causes nothing more. An allocator that never comes to rest is stopped as one that raises.
 8. Idle cells need a reason: when a claim could use free cells and none is placed on them, the last plan with `idle`
@@ -65,7 +64,8 @@ class AllocatorKind:
 
     `make`: from its parameters, and all kinds by name (for hosts). `parameters`: their type, a frozen dataclass, or
     None. `tags`, `messages`, `solvers`, `check`: as of a kind of controller (see `decide.pools.controller.Kind`).
-    `check_job`: raises BadInputError for a declared job that is wrong with these parameters.
+    `check_job`: raises BadInputError for a declared job that is wrong with these parameters. `overtime_s`: how long its
+    leases are to go on after their end at least, while it decides.
     """
 
     name: str
@@ -76,3 +76,4 @@ class AllocatorKind:
     solvers: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
     check: Callable[[Any, str, object], None] = lambda state, app, message: None
     check_job: Callable[[Any, Job], None] = lambda parameters, job: None
+    overtime_s: Callable[[Any, Mapping[str, "AllocatorKind"]], float] = lambda parameters, kinds: 0.0

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from yarn_plugin.decide.allocators import Allocator, AllocatorKind
+from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.cells_report import CellsReport, Reports
 from yarn_plugin.decide.allocators.happenings import (
@@ -74,6 +75,8 @@ from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
+from yarn_plugin.decide.pools.lease import refusal
+from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import Cause, CellsReconfigured, Evicted, QuotaReduced
 from yarn_plugin.model.journaled import Mutable, Tagged
@@ -213,7 +216,7 @@ class BuddyCells:
 
     def report(self, state: BuddyCellsState) -> CellsReport:
         """Who holds which leaves, for other threads."""
-        return self._reports.of(state.cells.cluster, state.placed, _number)
+        return self._reports.of(state.cells.cluster, lambda name: _number(state.placed.get(name)))
 
     def propose(self, state: BuddyCellsState, seen: Seen, what: What) -> tuple[BuddyCellsState, Plan]:
         """Learn what happened, then place whatever fits."""
@@ -325,6 +328,9 @@ class _Deciding:
             ask=tuple(hosted.ask),
             solve=tuple(hosted.solve),
             wake=(*hosted.wake, *self._wake),
+            hold=tuple(hosted.hold),
+            accept=tuple(hosted.accept),
+            record=tuple(hosted.record),
             idle=self._idle(),
         )
 
@@ -448,7 +454,7 @@ class _Deciding:
         self.resting[name] = self._seen.at + self._settings.retry_s
         self._wake.append(Wake(name, self.resting[name]))
 
-    # Allocators inside virtual clusters. A GPU of theirs is a gang of one leaf, `prod:<key>@<GPU>`.
+    # Allocators inside virtual clusters. A GPU of theirs is a gang of one leaf (`lent_gang`).
 
     def open(self, allocators: Mapping[str, Allocator], pool: Callable[[Cluster, str], VirtualPool]) -> None:
         """Let the allocators inside see what is so now."""
@@ -513,7 +519,7 @@ class _Deciding:
             claim, pairs = pod.claim, {gpu: (found[leaves[gpu]], leaves[gpu]) for gpu in pod.gpus}
             bound.append({gpu: self.gpus[leaf] for gpu, (leaf, _) in pairs.items()})
             for leaf, virtual in pairs.values():
-                gang = f"{pod.name}@{self.gpus[leaf]}"
+                gang = lent_gang(pod.name, self.gpus[leaf])
                 request = Request(gang, name, max(0, claim.priority), ((1, 1),))
                 for victim in self._mechanism.hold(request, (leaf, virtual)):
                     self._evict(victim, Evicted(claim.app, claim.job, name, claim.priority))
@@ -546,7 +552,7 @@ class _Deciding:
 
     def _lent_gangs(self, name: str, gpus: Iterable[str]) -> Iterator[Gang]:
         for gpu in gpus:
-            if (gang := self.cluster.gangs.get(f"{name}@{gpu}")) is not None:
+            if (gang := self.cluster.gangs.get(lent_gang(name, gpu))) is not None:
                 yield gang
 
     def unbind(self, name: str, gpus: Iterable[str]) -> None:
@@ -605,7 +611,7 @@ class _Deciding:
 
     def _renamed(self, names: Mapping[VirtualCell, str]) -> Callable[[str, str], str | None]:
         def name(lease: str, gpu: str) -> str | None:
-            gang = self.cluster.gangs.get(f"{lease}@{gpu}")
+            gang = self.cluster.gangs.get(lent_gang(lease, gpu))
             virtual = None if gang is None else gang.placement.virtual
             return None if virtual is None else names.get(virtual[0][0])
 
@@ -876,6 +882,11 @@ class _Deciding:
         return self._seen.everywhere(reason)
 
 
+def lent_gang(lease: str, gpu: str) -> str:
+    """The name of the gang that a GPU is which the scheduler inside a virtual cluster leases. `lease`: its key."""
+    return f"{lease}@{gpu}"
+
+
 def _number(placed: Placed | None) -> int:
     """The number of a gang's placement: older ones have smaller numbers, those of guests (None) the smallest."""
     return min(int(key.partition(".")[0]) for key in placed.keys if key) if placed is not None else 0
@@ -925,9 +936,28 @@ def _has_defaults(kind: AllocatorKind) -> bool:
 def _allocator(scheduler: str, settings: BuddyCellsSettings, kinds: Mapping[str, AllocatorKind]) -> Allocator:
     """The allocator inside a virtual cluster, by its own name or by that of its lease policy."""
     if scheduler in kinds:
-        kind = kinds[scheduler]
-        return kind.make(None if kind.parameters is None else kind.parameters(), kinds)
+        return kinds[scheduler].make(_inside_settings(kinds[scheduler], settings), kinds)
     return JobRounds(JobRoundsSettings(scheduler, settings.inside_lease_s))
+
+
+def _inside_settings(kind: AllocatorKind, settings: BuddyCellsSettings) -> Any:
+    """The parameters of an allocator inside a virtual cluster: its defaults, and how long the auction leases."""
+    if kind.parameters is AuctionSettings:
+        return AuctionSettings(lease_s=settings.inside_lease_s)
+    return None if kind.parameters is None else kind.parameters()
+
+
+def _overtime_s(settings: BuddyCellsSettings, kinds: Mapping[str, AllocatorKind]) -> float:
+    """What the allocators inside need."""
+    inside = [kinds[scheduler] for scheduler in settings.inside.values() if scheduler in kinds]
+    return max((kind.overtime_s(_inside_settings(kind, settings), kinds) for kind in inside), default=0.0)
+
+
+def _check_answer(state: BuddyCellsState, app: str, message: object) -> None:
+    """Check an answer to an auction inside a virtual cluster."""
+    for guest in state.guests.values():
+        if isinstance(guest.allocated, LeaseState) and any(key[0] == app for key in guest.claims):
+            refusal.check(guest.allocated, app, message)
 
 
 def _leaf_gpus(cells: Cells, cluster: Cluster) -> dict[PhysicalCell, str]:
@@ -965,6 +995,8 @@ KIND = AllocatorKind(
         "cells.report/1": CellsReport,
     },
     parameters=BuddyCellsSettings,
-    messages=frozenset({"lease.estimate"}),
+    messages=frozenset({"lease.estimate", "lease.bid"}),
+    check=_check_answer,
+    overtime_s=_overtime_s,
 )
 """HiveD."""

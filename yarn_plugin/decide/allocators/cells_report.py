@@ -1,12 +1,11 @@
 """Who holds which leaves of a cluster of cells: an immutable copy, for threads that may not read the cluster itself."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from yarn_plugin.decide.mechanisms.buddy_cells.cells import OPPORTUNISTIC
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
-from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang, Placement, Request, Stage
+from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang, Request, Stage
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import RunningGang, RunningPod, record_of
 
 
@@ -46,27 +45,25 @@ class CellsReport:
 
 
 class Reports:
-    """Makes reports. A gang that is still placed as it was is not described again: there may be thousands."""
+    """Makes reports. Gangs that are as they were in the last one are not described again: there may be thousands."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Placement, Any, GangReport]] = {}
+        self._cluster: Cluster | None = None
+        self._known: dict[str, GangReport] = {}
 
-    def of(self, cluster: Cluster, placed: Mapping[str, Any], number_of: Callable[[Any], int]) -> CellsReport:
-        """The report of a cluster as it is now.
-
-        Args:
-            placed: what is known of gangs beside the cluster, by name; an immutable value for each.
-            number_of: the number of a gang, from that value or None.
-        """
-        before, self._known = self._known, {}
-        for name, gang in cluster.gangs.items():
-            if gang.stage is Stage.PREEMPTING:
-                continue
-            known, own = before.get(name), placed.get(name)
-            if known is None or known[0] is not gang.placement or known[1] is not own:
-                known = gang.placement, own, _report(gang, number_of(own))
-            self._known[name] = known
-        return CellsReport(tuple([known[2] for known in self._known.values()]), tuple(cluster.bad_hosts()))
+    def of(self, cluster: Cluster, number_of: Callable[[str], int]) -> CellsReport:
+        """The report of a cluster as it is now. `number_of`: the number of a gang, by name."""
+        changed = list(cluster.changed)
+        if cluster is not self._cluster:
+            self._cluster, self._known, changed = cluster, {}, list(cluster.gangs)
+        cluster.changed.clear()
+        for name in changed:
+            gang = cluster.gangs.get(name)
+            if gang is None or gang.stage is Stage.PREEMPTING:
+                self._known.pop(name, None)
+            else:
+                self._known[name] = _report(gang, number_of(name))
+        return CellsReport(tuple(filter(None, map(self._known.get, cluster.gangs))), tuple(cluster.bad_hosts()))
 
 
 def _report(gang: Gang, number: int) -> GangReport:

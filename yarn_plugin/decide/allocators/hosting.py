@@ -32,6 +32,7 @@ from yarn_plugin.decide.allocators.happenings import (
 from yarn_plugin.decide.allocators.plan import (
     Announce,
     Drop,
+    Hold,
     Holding,
     Idle,
     Keep,
@@ -39,6 +40,7 @@ from yarn_plugin.decide.allocators.plan import (
     Plan,
     PlanError,
     Reclass,
+    Record,
     Solve,
     Wake,
     Withdraw,
@@ -121,6 +123,9 @@ class Parts:
     ask: list[Any] = field(default_factory=list)
     solve: list[Solve] = field(default_factory=list)
     wake: list[Wake] = field(default_factory=list)
+    hold: list[Hold] = field(default_factory=list)
+    accept: list[str] = field(default_factory=list)
+    record: list[Record] = field(default_factory=list)
 
     def take_back(self, key: str) -> None:
         """Withdraw a lease that has not started; one of this plan is not placed at all."""
@@ -279,6 +284,7 @@ class Guest:
             self.claims,
             LeasesSeen(self._book.leases),
             self._book.occupancy,
+            self._seen.steering,
         )
         self._allocated, plan = self._allocator.propose(self._allocated, seen, what)
         self._carry_out(replace(plan, place=tuple(map(self._by_gpu, plan.place))))
@@ -299,14 +305,15 @@ class Guest:
 
     def _carry_out(self, plan: Plan) -> None:
         before = self._book.leases
-        causes = {drop.key: drop.cause for drop in plan.drop}
+        causes: dict[str, Cause] = {drop.key: drop.cause for drop in plan.drop}
+        kept = {keep.key: keep for keep in plan.keep}
         execute(self._book, plan, self.claims, self._seen.at, 0.0)
         after = self._book.leases
         for key in [key for key in before if key not in after]:
             self._forget(key)
         for key, entry in list(after.items()):
             if key in before and entry is not before[key]:
-                self._change(before[key].leased, entry.leased, causes.get(key))
+                self._change(before[key].leased, entry.leased, kept.get(key), causes.get(key))
         for place in plan.place:
             if place.key in after:
                 self._gpus[place.key] = {}
@@ -315,6 +322,9 @@ class Guest:
         self.parts.ask += plan.ask
         self.parts.solve += [replace(solve, key=self.outer(solve.key)) for solve in plan.solve]
         self.parts.wake += [replace(wake, key=self.outer(wake.key)) for wake in plan.wake]
+        self.parts.hold += plan.hold
+        self.parts.accept += plan.accept
+        self.parts.record += [replace(record, inside=self.name) for record in plan.record]
         if plan.idle is not None:
             self._idle = next(iter(plan.idle.values()), None)
 
@@ -325,15 +335,15 @@ class Guest:
             self._binder.unbind(self.outer(key), gpus.values())
             self.parts.take_back(self.outer(key))
 
-    def _change(self, old: Leased, new: Leased, cause: Cause | None) -> None:
-        """A lease was kept, reclassed or dropped."""
+    def _change(self, old: Leased, new: Leased, kept: Keep | None, cause: Cause | None) -> None:
+        """A lease was kept, reclassed or dropped. `cause`: of the last."""
         key, gpus = self.outer(new.key), self._gpus[new.key]
         if not gpus:
             return
-        kept = set(old.leaving) - set(new.leaving)
-        if kept or new.until != old.until:
-            self._binder.spare(key, [gpus[gpu] for gpu in kept])
-            self.parts.keep.append(Keep(key, new.until))
+        if kept is not None and not kept.is_revoked_still:
+            self._binder.spare(key, [gpus[gpu] for gpu in set(old.leaving) - set(new.leaving)])
+        if kept is not None and (new.until != old.until or set(old.leaving) - set(new.leaving)):
+            self.parts.keep.append(replace(kept, key=key))
         if new.kind != old.kind:
             self.parts.reclass.append(Reclass(key, new.kind))
         if new.leaving and new.leaving != old.leaving and cause is not None:

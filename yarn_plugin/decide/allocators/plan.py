@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from yarn_plugin.decide.allocators.happenings import ClaimKey
-from yarn_plugin.model.causes import Cause
+from yarn_plugin.model.causes import Cause, LeaseRound
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import LeaseClass
@@ -68,11 +68,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Let a lease end at this time instead; None: it has no end. If it is being revoked, the revocation is
-    cancelled."""
+    """Let a lease end at this time instead; None: it has no end. If it is being revoked, the revocation is cancelled,
+    unless it `is_revoked_still`. `cause`: why, for its holder."""
 
     key: str
     until: float | None
+    cause: Cause | None = None
+    is_revoked_still: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +138,28 @@ class Wake:
     at: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Tell an application that it has to wait, and why."""
+
+    app: str
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The record of a round, for reports. `inside`: the virtual cluster that it was of; empty: of the pool."""
+
+    round: LeaseRound
+    inside: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """See the module, and rule 3 of the contract. `idle`: why cells stay free, by cell; None: as the last one said."""
+    """See the module, and rule 3 of the contract. `idle`: why cells stay free, by cell; None: as the last one said.
+
+    `hold`, `accept`: applications that wait for others to leave, and those that waited.
+    """
 
     withdraw: tuple[Withdraw, ...] = ()
     keep: tuple[Keep, ...] = ()
@@ -149,6 +170,9 @@ class Plan:
     ask: tuple[Ask, ...] = ()
     solve: tuple[Solve, ...] = ()
     wake: tuple[Wake, ...] = ()
+    hold: tuple[Hold, ...] = ()
+    accept: tuple[str, ...] = ()
+    record: tuple[Record, ...] = ()
     idle: Mapping[str, Idle] | None = None
 
 

@@ -81,7 +81,8 @@ class Seen:
     """A pool at one moment, `at` seconds (the arbiter's time).
 
     `seed`: for random choices. `cells`: of the pool, broken ones included, down to single GPUs. `claims`: those that
-    can hold leases, in order of arrival. `leases`: by key; those that have ended are not in it.
+    can hold leases, in order of arrival. `leases`: by key; those that have ended are not in it. `steering`: YARN
+    answers, and this arbiter may act on it now. No event says when that changes.
     """
 
     at: float
@@ -90,6 +91,7 @@ class Seen:
     claims: Mapping[ClaimKey, Claim]
     leases: Mapping[str, Leased]
     room: Room = field(compare=False)
+    steering: bool = True
 
     def everywhere(self, reason: Idle) -> dict[str, Idle]:
         """One reason why all free cells stay idle, as `Plan.idle`."""

@@ -27,8 +27,9 @@ def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, gra
     for kept in plan.keep:
         entry = book.leases.get(kept.key)
         if entry is not None:
-            _check_keep(entry, book.occupancy)
-            book.apply(keep(entry, kept.until))
+            if not kept.is_revoked_still:
+                _check_keep(entry, book.occupancy)
+            book.apply(keep(entry, kept))
     for change in plan.reclass:
         entry = book.leases.get(change.key)
         if entry is not None and entry.leased.kind != change.kind:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.happenings import Freed, Started, Vacated
-from yarn_plugin.decide.allocators.plan import Holding
+from yarn_plugin.decide.allocators.plan import Holding, Keep
 from yarn_plugin.decide.leases.book import NO_CHANGES, Changes
 from yarn_plugin.decide.leases.occupancy import Occupancy, passing
 from yarn_plugin.decide.leases.state import Entry
@@ -40,19 +40,20 @@ def revoke(entry: Entry, some: Collection[str], cause: Cause, at: float, grace_s
     return Changes({entry.key: entry}, (command,))
 
 
-def keep(entry: Entry, until: float | None) -> Changes:
+def keep(entry: Entry, kept: Keep) -> Changes:
     """Change the end of a lease, and cancel its revocation."""
-    leased, commands = entry.leased, []
-    if leased.leaving:
-        entry, id = numbered(entry)
-        commands.append(CancelRevoke(id, entry.app, entry.id))
-    entry = replace(
-        entry, leased=replace(leased, until=until, leaving=(), by=None), revoke=None, revoked_at=None, released=()
-    )
+    commands = []
+    entry = replace(entry, leased=replace(entry.leased, until=kept.until))
+    if not kept.is_revoked_still:
+        if entry.leased.leaving:
+            entry, id = numbered(entry)
+            commands.append(CancelRevoke(id, entry.app, entry.id))
+        leased = replace(entry.leased, leaving=(), by=None)
+        entry = replace(entry, leased=leased, revoke=None, revoked_at=None, released=())
     if not entry.is_started:
         return Changes({entry.key: entry})
     entry, id = numbered(entry)
-    return Changes({entry.key: entry}, (*commands, Renew(id, entry.app, entry.id, until)))
+    return Changes({entry.key: entry}, (*commands, Renew(id, entry.app, entry.id, kept.until, kept.cause)))
 
 
 def reclass(entry: Entry, kind: LeaseClass, cause: Cause | None) -> Changes:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.plan import Holding
 from yarn_plugin.decide.leases.state import Entry
-from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.resources import GPU_MILLI, Resources
 
 
 class Tally:
@@ -102,6 +102,7 @@ class Occupancy:
         self.ends: dict[float, set[str]] = {}
         self.untold: dict[float, set[str]] = {}
         self._gpus_on: dict[tuple[str, str], int] = {}
+        self._parts: dict[tuple[str, str], int] = {}
         for entry in leases.values():
             self._note_replaced(entry, 1)
         for entry in leases.values():
@@ -145,8 +146,21 @@ class Occupancy:
         self.now.add(self.cells, has, sign)
         self.later.add(self.cells, keeps, sign)
         for holding in has:
-            for gpu in () if holding.amounts else self.cells.gpus_in(holding.cell):
+            gpus = self.cells.gpus_in(holding.cell)
+            for gpu in gpus if not holding.amounts or self._is_first_part(entry.app, holding, sign) else ():
                 self._on_node(entry.app, self.cells.gpus[gpu].machine, sign)
+
+    def _is_first_part(self, app: str, holding: Holding, sign: int) -> bool:
+        """Whether a part of a GPU is the first one there of an application, or no longer: its parts are in one
+        container."""
+        if not holding.amounts[GPU_MILLI]:
+            return False
+        key = app, holding.cell
+        before = self._parts.get(key, 0)
+        self._parts[key] = before + sign
+        if not self._parts[key]:
+            del self._parts[key]
+        return 0 in (before, before + sign)
 
     def _keeps(self, entry: Entry) -> Sequence[Holding]:
         other = self.replaced.get(entry.key)

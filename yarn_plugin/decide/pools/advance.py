@@ -218,13 +218,7 @@ def _execute(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tuple
             case arbiter.TellShare():
                 _check_share(call.pool, command)
                 given.append(command)
-            case (
-                arbiter.ListContainers()
-                | arbiter.SignalContainers()
-                | arbiter.RecordRound()
-                | arbiter.PoolStopped()
-                | arbiter.PoolResumed()
-            ):
+            case arbiter.ListContainers() | arbiter.SignalContainers() | arbiter.RecordRound():
                 given.append(command)
                 call.controllers.registry.check(command)
             case _:

@@ -1,5 +1,5 @@
 """Commands of controllers. A controller may also issue the arbiter's `TellShare`, `ListContainers`, `SignalContainers`
-and `RecordRound`; a host also issues `PoolStopped` and `PoolResumed` for the controllers in it.
+and `RecordRound`.
 
 The `id` of a command is unique in its pool: the pool's path and a counter in the controller's state, such as
 `gpu/prod-a#17`. Commands are idempotent by id.
@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from yarn_plugin.decide.commands import (
     ListContainers,
-    PoolResumed,
-    PoolStopped,
     RecordRound,
     SignalContainers,
     TellShare,
@@ -162,18 +160,7 @@ ToApp = Ask | Offer | Grant | Renew | Revoke | CancelRevoke | LeaseEnded | Downg
 ABOUT_LEASES = (Grant, Renew, Revoke, CancelRevoke, LeaseEnded, Downgrade)
 """Messages that someone who reads what an application leases need not have received."""
 
-Command = (
-    SetTimer
-    | WantWeights
-    | Solve
-    | ToApp
-    | TellShare
-    | ListContainers
-    | SignalContainers
-    | RecordRound
-    | PoolStopped
-    | PoolResumed
-)
+Command = SetTimer | WantWeights | Solve | ToApp | TellShare | ListContainers | SignalContainers | RecordRound
 
 TO_APP: dict[str, type] = {
     "ask": Ask,

@@ -74,11 +74,11 @@ class Kind:
     it journals or sends (parameters, state, report, messages, problems, results); that of a state ends in its version,
     such as `auction/1`. `messages`: the tags of messages that it accepts from applications; `messages_of`: further
     ones, of a pool. `solvers`: a pure function for each problem, by the problem's tag; it may run long.
-    `policy_solvers`: the same, for problems that policies of the registry solve. `check`: raises BadInputError for a
-    message that is wrong in this state, so that its sender is told; the controller is given the message all the same,
-    and must expect it. `check_pools`: raises BadInputError if the pools of this kind, and of others with the same
-    check, may not be beside each other on one cluster. `check_job`: raises BadInputError for a declared job that is
-    wrong in a pool.
+    `policy_solvers`: the same, for problems that policies of the registry solve. `check`: raises BadInputError for
+    a message that is wrong in this state, so that its sender is told; the controller is given the message all the
+    same, and must expect it; `check_message`: the same, in a pool. `check_pools`: raises BadInputError if the pools
+    of this kind, and of others with the same check, may not be beside each other on one cluster. `check_job`:
+    raises BadInputError for a declared job that is wrong in a pool.
     """
 
     name: str
@@ -93,6 +93,9 @@ class Kind:
     check_pools: Callable[[Sequence[Pool]], None] = lambda pools: None
     messages_of: Callable[[Pool, "Registry"], frozenset[str]] = lambda pool, registry: frozenset()
     check_job: Callable[[Pool, "Registry", Job], None] = lambda pool, registry, job: None
+    check_message: Callable[[Pool, "Registry", Any, str, object], None] = lambda pool, registry, state, app, message: (
+        None
+    )
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,16 @@ class Registry:
         """
         kind = self.kind(pool.controller)
         return kind.messages | kind.messages_of(pool, self)
+
+    def check_message(self, pool: Pool, state: object, app: str, message: object) -> None:
+        """Check a message of an application of a pool in this state.
+
+        Raises:
+            BadInputError: it is wrong; the pool is to be given it all the same.
+        """
+        kind = self.kind(pool.controller)
+        kind.check(state, app, message)
+        kind.check_message(pool, self, state, app, message)
 
     def check_job(self, pool: Pool, job: Job) -> None:
         """Check a job that an application of a pool declares.

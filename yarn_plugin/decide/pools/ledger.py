@@ -14,6 +14,7 @@ from yarn_plugin.decide.allocators.cells import Cells, cells_of
 from yarn_plugin.decide.allocators.happenings import ClaimKey, What
 from yarn_plugin.decide.allocators.plan import Plan, PlanError
 from yarn_plugin.decide.allocators.seen import Seen
+from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.leases import ends, excess, handover, losses, open_commands, room
 from yarn_plugin.decide.leases.book import Book, Changes, LeasesSeen
@@ -24,7 +25,7 @@ from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.leases.state import Ledger, Problem, key_of
 from yarn_plugin.decide.pools import inputs
-from yarn_plugin.decide.pools.commands import Command, SetTimer, Solve
+from yarn_plugin.decide.pools.commands import Accept, Command, Hold, SetTimer, Solve
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, TimerDue
 from yarn_plugin.decide.pools.lease.settings import check_disjoint
@@ -317,7 +318,8 @@ class _Call:
 
     def _seen(self) -> Seen:
         leases, occupancy = LeasesSeen(self.book.leases), self.book.occupancy
-        return Seen(self._at, self._settings.seed, self._cells, self._claims, leases, occupancy)
+        seed, steering = self._settings.seed, self._view.steering
+        return Seen(self._at, seed, self._cells, self._claims, leases, occupancy, steering)
 
     def _send(self, plan: Plan) -> None:
         for ask in plan.ask:
@@ -329,7 +331,10 @@ class _Call:
             command = Solve(self.book.new_id(), solve.problem)
             problems[command.id] = Problem(solve.key, command)
         questions, solves = [one.command for one in asked.values()], [one.command for one in problems.values()]
-        self.book.apply(Changes(commands=(*questions, *solves)))
+        waiting = [Hold(self.book.new_id(), one.app, one.cause) for one in plan.hold]
+        accepted = [Accept(self.book.new_id(), app) for app in plan.accept]
+        records = [RecordRound(self._path(one.inside), one.round) for one in plan.record]
+        self.book.apply(Changes(commands=(*questions, *solves, *waiting, *accepted, *records)))
         wakes = {**self._ledger.wakes, **{wake.key: wake.at for wake in plan.wake}}
         self._timers += [SetTimer(WAKE + wake.key, wake.at) for wake in plan.wake]
         self._ledger = replace(
@@ -339,6 +344,10 @@ class _Call:
             wakes={key: due for key, due in wakes.items() if due is not None},
             idle=self._ledger.idle if plan.idle is None else dict(plan.idle),
         )
+
+    def _path(self, inside: str) -> str:
+        """The pool, or a virtual cluster of it."""
+        return f"{self.book.pool}/{inside}" if inside else self.book.pool
 
     # The end of the call.
 
@@ -386,6 +395,8 @@ def _make(pool: Pool, registry: Registry) -> LedgerController:
     settings = pool.parameters
     assert isinstance(settings, LedgerSettings)
     kind = registry.allocator(settings.allocator)
+    least = kind.overtime_s(settings.settings, registry.allocators)
+    settings = replace(settings, overtime_s=max(settings.overtime_s, least))
     return LedgerController(pool.name, settings, kind.make(settings.settings, registry.allocators))
 
 
@@ -394,6 +405,12 @@ def _messages(pool: Pool, registry: Registry) -> frozenset[str]:
     settings = pool.parameters
     known = registry.allocators.get(settings.allocator) if isinstance(settings, LedgerSettings) else None
     return frozenset() if known is None else known.messages
+
+
+def _check_message(pool: Pool, registry: Registry, state: object, app: str, message: object) -> None:
+    """Check a message with the pool's allocator."""
+    if isinstance(state, LedgerState) and state.allocator in registry.allocators:
+        registry.allocators[state.allocator].check(state.allocated, app, message)
 
 
 def _check_job(pool: Pool, registry: Registry, job: Job) -> None:
@@ -412,4 +429,5 @@ KIND = Kind(
     messages_of=_messages,
     check_pools=check_disjoint,
     check_job=_check_job,
+    check_message=_check_message,
 )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import ceil
 from statistics import fmean, pstdev
 
+from yarn_plugin.simulation.leasing.outcome import Holding
+
 LATER_S = 60.0
 """A job that waits so much longer than in a private cluster counts."""
 
@@ -39,7 +41,8 @@ class JobOutcome:
 @dataclass(frozen=True, slots=True)
 class JobsOutcome:
     """A whole simulation. `capacity`: GPUs, or machines where jobs also run on cores. `busy_s`: the sum of the seconds
-    for which each was leased. `inputs`: how many the controller was given. `progress_spread`: see `Spread`."""
+    for which each was leased. `inputs`: how many the controller was given. `progress_spread`: see `Spread`. `nodes`:
+    their number; `blocked`, `holdings`: see `CellMap`."""
 
     jobs: tuple[JobOutcome, ...]
     capacity: int
@@ -47,6 +50,17 @@ class JobsOutcome:
     ended_at: float
     inputs: int = 0
     progress_spread: float = 0.0
+    nodes: int = 0
+    blocked: tuple[tuple[float, int], ...] = ()
+    holdings: tuple[Holding, ...] = ()
+
+    @property
+    def fragmentation(self) -> float:
+        """The mean fraction of nodes that could not take a guaranteed job of all their GPUs, from the first arrival to
+        the last end (HiveD, OSDI '20, section 5.2): nodes that are fully used count, too."""
+        began = min((job.arrived_at for job in self.jobs), default=0.0)
+        span = self.nodes * (self.ended_at - began)
+        return sum(change * (self.ended_at - at) for at, change in self.blocked) / span if span else 0.0
 
     @property
     def utilisation(self) -> float:
@@ -69,6 +83,9 @@ class JobsOutcome:
             sum(part.busy_s for part in parts),
             max((part.ended_at for part in parts), default=0.0),
             sum(part.inputs for part in parts),
+            nodes=sum(part.nodes for part in parts),
+            blocked=tuple(sorted(change for part in parts for change in part.blocked)),
+            holdings=tuple(holding for part in parts for holding in part.holdings),
         )
 
 

@@ -4,13 +4,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from yarn_plugin.report import Column, Distribution, KeyFigure, KeyFigures, Page, Sample, Section, Table, Text, write
+from yarn_plugin.report import (
+    Column,
+    Distribution,
+    KeyFigure,
+    KeyFigures,
+    Page,
+    Sample,
+    Section,
+    Series,
+    Table,
+    Text,
+    TimeChart,
+    write,
+)
 from yarn_plugin.report.figure import COLOURS
+from yarn_plugin.simulation.gpu_chart import gpu_chart
 from yarn_plugin.simulation.jobs.outcome import JobsOutcome
 from yarn_plugin.simulation.outcome import quantile
 
 SHOWN_QUANTILE = 0.99
 """Larger values are shown as this quantile, as outliers would squeeze the rest."""
+
+MAX_POINTS = 400
+"""Points in a chart over time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +68,8 @@ def page(runs: Sequence[ShownJobs], about: str, columns: Sequence[str], rows: Se
             Text(
                 "Later: jobs that wait more than a minute longer than in a private cluster, by how long in all, and at "
                 "most. Lost: what preempted jobs held, in vain. Spread: the standard deviation over users of the "
-                "progress of their running jobs, as its mean over time.",
+                "progress of their running jobs, as its mean over time. Fragmentation: the mean fraction of nodes that "
+                "could not take a guaranteed job of all their GPUs.",
                 "muted",
             ),
         ),
@@ -65,8 +83,33 @@ def page(runs: Sequence[ShownJobs], about: str, columns: Sequence[str], rows: Se
                     ),
                 ),
             ),
+            *_cell_map(runs),
         ),
     )
+
+
+def _cell_map(runs: Sequence[ShownJobs]) -> list[Section]:
+    """How fragmented the cluster was, and who held which GPU; nothing unless that was recorded."""
+    if not any(run.outcome.holdings for run in runs):
+        return []
+    series = tuple(
+        Series(run.policy, _blocked(run.outcome), place if place < COLOURS else None) for place, run in enumerate(runs)
+    )
+    fragmentation = TimeChart("Nodes that could not take a guaranteed job of all their GPUs", "nodes", series)
+    charts = [block for run in runs for block in gpu_chart(run.policy, run.outcome.holdings)]
+    return [Section("Fragmentation", (fragmentation,)), Section("Cells", tuple(charts))]
+
+
+def _blocked(outcome: JobsOutcome) -> tuple[tuple[float, float], ...]:
+    """How many nodes were blocked; of many changes, the largest number of an interval each."""
+    width = max(outcome.ended_at / MAX_POINTS, 1e-9)
+    points: dict[float, float] = {}
+    now = 0
+    for at, change in outcome.blocked:
+        now += change
+        start = at // width * width
+        points[start] = max(points.get(start, 0.0), float(now))
+    return tuple(points.items())
 
 
 def _distribution(title: str, runs: Sequence[ShownJobs], given: Sequence[Sequence[float | None]]) -> Distribution:

@@ -6,16 +6,12 @@ from pathlib import Path
 
 from yarn_plugin.quantities import number
 from yarn_plugin.report import (
-    Bar,
     BarChart,
     Column,
     Distribution,
-    Gantt,
-    Key,
     KeyFigure,
     KeyFigures,
     Page,
-    Row,
     Sample,
     Section,
     Series,
@@ -24,14 +20,8 @@ from yarn_plugin.report import (
     TimeChart,
     write,
 )
-from yarn_plugin.report.figure import COLOURS, colour
-from yarn_plugin.simulation.leasing.outcome import Figures, Holding, TrainingOutcome
-
-MAX_ROWS = 64
-"""GPUs in a chart of who held which GPU: the first ones."""
-
-MAX_BARS = 4_000
-"""Bars in such a chart; of more, those that end first."""
+from yarn_plugin.simulation.gpu_chart import gpu_chart, place_colour
+from yarn_plugin.simulation.leasing.outcome import Figures, TrainingOutcome
 
 MAX_POINTS = 400
 """Points in a chart over time: of more rounds, the largest values of an interval each."""
@@ -69,7 +59,14 @@ def page(runs: Sequence[ShownRun], about: str) -> Page:
         top=(_key_figures(runs), _table(runs)),
         sections=(
             Section("Finish-time fairness", tuple(_fairness(runs))),
-            Section("GPUs", tuple(block for run in first for block in _gpus(run))),
+            Section(
+                "GPUs",
+                tuple(
+                    block
+                    for run in first
+                    for block in gpu_chart(f"{run.policy}, seed {run.seed}", run.outcome.holdings)
+                ),
+            ),
             Section("Rounds", tuple(block for run in first for block in _rounds(run))),
             Section("Largest rho", tuple(_slowest(run) for run in first)),
         ),
@@ -139,39 +136,9 @@ def _fairness(runs: Sequence[ShownRun]) -> list[BarChart | Distribution]:
 
 def _distribution(title: str, values: dict[str, list[float]]) -> Distribution:
     samples = tuple(
-        Sample(policy, tuple(rhos), _colour(place)) for place, (policy, rhos) in enumerate(values.items()) if rhos
+        Sample(policy, tuple(rhos), place_colour(place)) for place, (policy, rhos) in enumerate(values.items()) if rhos
     )
     return Distribution(title, "rho", samples, (1.0, "fair"))
-
-
-def _gpus(run: ShownRun) -> list[Gantt | Text]:
-    """Who held which GPU."""
-    by_gpu: dict[str, list[Holding]] = {}
-    for one in run.outcome.holdings:
-        by_gpu.setdefault(one.gpu, []).append(one)
-    groups = list(dict.fromkeys(one.group for one in sorted(run.outcome.holdings, key=lambda one: one.start)))
-    shown = sorted(by_gpu)[:MAX_ROWS]
-    ends = sorted(one.end for gpu in shown for one in by_gpu[gpu])
-    until = ends[MAX_BARS - 1] if len(ends) > MAX_BARS else float("inf")
-    rows = tuple(
-        Row(gpu, tuple(_bar(one, groups) for one in sorted(by_gpu[gpu], key=lambda one: one.start) if one.end <= until))
-        for gpu in shown
-    )
-    left_out = []
-    if len(by_gpu) > len(shown):
-        left_out.append(f"the first {len(shown)} of {len(by_gpu)} GPUs")
-    if until < float("inf"):
-        left_out.append(f"the first {number(until / 60)} minutes")
-    legend = tuple(Key(name, "block", colour(_colour(place))) for place, name in enumerate(groups[:COLOURS]))
-    if len(groups) > COLOURS:
-        legend = (*legend, Key(f"{len(groups) - COLOURS} other applications", "block", colour(None)))
-    chart = Gantt(f"{run.policy}, seed {run.seed}: who held which GPU", rows, legend, gutter=150.0)
-    return [chart, Text(f"Shown: {'; '.join(left_out)}.", "muted")] if left_out else [chart]
-
-
-def _bar(one: Holding, groups: Sequence[str]) -> Bar:
-    detail = f"{one.app}, {number(one.start / 60, 1)} to {number(one.end / 60, 1)} min"
-    return Bar(one.start, one.end, one.app, _colour(groups.index(one.group)), detail=detail)
 
 
 def _rounds(run: ShownRun) -> list[TimeChart | Text]:
@@ -207,7 +174,3 @@ def _slowest(run: ShownRun) -> Table:
         ),
         caption=f"{run.policy}, seed {run.seed}",
     )  # fmt: skip
-
-
-def _colour(place: int) -> int | None:
-    return place if place < COLOURS else None

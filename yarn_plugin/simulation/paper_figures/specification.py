@@ -13,14 +13,15 @@ from yarn_plugin.model.share import Demand
 from yarn_plugin.simulation.jobs.job import Job, gang_of
 from yarn_plugin.toml_files import Section
 
-PAPERS = ("hived", "allox")
+PAPERS = ("hived", "allox", "sharing")
 
 CORES, MEMORY_MB = 32, 8192
 """What a job on cores needs."""
 
 
 class Parameters(Section):
-    """Of the workload. `load`: of virtual clusters. `nodes`: with a GPU, and as many with cores."""
+    """Of the workload. `load`: of virtual clusters; or how much workers disturb each other. `nodes`: with a GPU, and as
+    many with cores."""
 
     tenants: int
     jobs: int
@@ -35,7 +36,7 @@ class ClaimSection(Section):
     section: str
     effect: str
     paper: str
-    measure: Literal["later", "mean_completion_s", "progress_spread"]
+    measure: Literal["later", "mean_completion_s", "progress_spread", "gpus_saved", "gpus_used", "performance"]
     policy: str
     over: str | None = None
     low: float = -inf
@@ -50,10 +51,10 @@ class ToldSection(Section):
 
 
 class Paper(Section):
-    """A paper. `workload`: gangs in virtual clusters, or jobs with two sides."""
+    """A paper. `workload`: gangs in virtual clusters, jobs with two sides, or workers that share GPUs."""
 
     title: str
-    workload: Literal["gangs", "sides"]
+    workload: Literal["gangs", "sides", "workers"]
     parameters: Parameters
     claims: tuple[ClaimSection, ...] = Field(min_length=1)
     told: tuple[ToldSection, ...] = ()

@@ -234,6 +234,7 @@ class Allocator:
     def fill(self, gang: Gang, slot: int, pod: str | None) -> None:
         """Set the pod that runs in a place of a gang."""
         self.cluster.undo.set(gang, "slots", (*gang.slots[:slot], pod, *gang.slots[slot + 1 :]))
+        self.cluster.touch(gang)
 
     def find_leaves(
         self, pods: Sequence[Sequence[VirtualCell]], excluded: frozenset[str]
@@ -267,7 +268,7 @@ class Allocator:
         self._set_holder(gang.placement, None)
         held = [pair for pair in gang.placement.pairs() if pair[0].reserver is None]
         self.cluster.vacate(held, gang.priority)
-        self._remove(gang)
+        self.cluster.remove(gang)
 
     def withdraw(self, gang: str, pod: str) -> None:
         """A waiting pod is gone. When the last one of a preempting gang goes, the preemption is cancelled."""
@@ -287,7 +288,7 @@ class Allocator:
             cluster.undo.set(leaf, "reserver", None)
             if (holder := leaf.holder) is not None:
                 cluster.occupy([_pair_of(holder, leaf)], holder.priority)
-        self._remove(gang)
+        self.cluster.remove(gang)
 
     def downgrade(self, gang: Gang) -> None:
         """Make a gang opportunistic: it leaves its virtual cells and goes on where it runs."""
@@ -298,13 +299,14 @@ class Allocator:
         cluster.vacate(held, gang.priority)
         cluster.undo.set(gang, "placement", Placement(gang.placement.physical))
         cluster.undo.set(gang, "downgraded", True)
+        cluster.touch(gang)
         cluster.occupy([(leaf, None) for leaf, _ in held], OPPORTUNISTIC)
 
     def _allocate(self, request: Request, placement: Placement) -> Gang:
         gang = Gang(request, placement, Stage.ALLOCATED)
         self._set_holder(placement, gang)
         self.cluster.occupy(list(placement.pairs()), gang.priority)
-        self._add(gang)
+        self.cluster.add(gang)
         return gang
 
     def _reserve(self, call: Call, placement: Placement) -> None:
@@ -343,7 +345,7 @@ class Allocator:
     def add_preempting(self, gang: Gang, pod: str) -> None:
         """Remember a gang that has reserved its leaves, and the pod that waits."""
         gang.waiting = frozenset({pod})
-        self._add(gang)
+        self.cluster.add(gang)
 
     def _set_holder(self, placement: Placement, gang: Gang | None) -> None:
         leaves = list(placement.leaves())
@@ -351,15 +353,6 @@ class Allocator:
         for leaf in leaves:
             leaf.holder = gang
         self.cluster.undo.record(_restore_holders, leaves, before)
-
-    def _add(self, gang: Gang) -> None:
-        self.cluster.gangs[gang.name] = gang
-        self.cluster.undo.record(self.cluster.gangs.pop, gang.name)
-
-    def _remove(self, gang: Gang) -> None:
-        gangs = self.cluster.gangs
-        del gangs[gang.name]
-        self.cluster.undo.record(gangs.__setitem__, gang.name, gang)
 
 
 def _restore_holders(leaves: Sequence[PhysicalCell], holders: Sequence[Gang | None]) -> None:

@@ -75,6 +75,8 @@ class Cluster:
         self.spec = spec
         self.undo = UndoLog()
         self.gangs: dict[str, Gang] = {}
+        self.changed: set[str] = set()
+        """The gangs that came, left, or are placed otherwise, since a reader of them last cleared this set."""
         self.bad: dict[str, set[PhysicalCell]] = {}
         """The bad nodes of each chain that has any."""
         self.forest: PhysicalForest = grow_physical(spec)
@@ -115,6 +117,25 @@ class Cluster:
             if name in cluster.pins:
                 root = cluster.pins[name].cells.roots[0]
                 root.bound, cell.bound = cell, root
+
+    # Gangs
+
+    def add(self, gang: Gang) -> None:
+        """Remember a gang that holds its leaves, or has reserved them."""
+        self.gangs[gang.name] = gang
+        self.undo.record(self.gangs.pop, gang.name)
+        self.touch(gang)
+
+    def remove(self, gang: Gang) -> None:
+        """Forget a gang whose leaves were given back."""
+        del self.gangs[gang.name]
+        self.undo.record(self.gangs.__setitem__, gang.name, gang)
+        self.touch(gang)
+
+    def touch(self, gang: Gang) -> None:
+        """Note that a gang has changed; it has again where this is undone."""
+        self.changed.add(gang.name)
+        self.undo.record(self.changed.add, gang.name)
 
     # Leaves
 

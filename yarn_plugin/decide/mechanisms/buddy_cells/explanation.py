@@ -34,7 +34,8 @@ class Missing:
 class Explanation:
     """Why a gang waits.
 
-    `missing`: not empty if it can never be placed. `after`: gangs, the end of any one of which would let it start.
+    `missing`: not empty if it can never be placed. `after`: gangs or jobs, the end of any one of which would let it
+    start.
     """
 
     answer: Wait
@@ -51,10 +52,10 @@ def ask(allocator: Allocator, call: Call) -> Answer:
         allocator.cluster.rollback(before)
 
 
-def explain(allocator: Allocator, call: Call, wait: Wait) -> Explanation:
-    """Why a request waits."""
+def explain(allocator: Allocator, call: Call, wait: Wait, jobs: Mapping[str, str]) -> Explanation:
+    """Why a request waits. `jobs`: of gangs that end together, by gang; others end alone."""
     missing = never_fits(allocator, call.request)
-    return Explanation(wait, missing, () if missing else _ends_that_help(allocator, call))
+    return Explanation(wait, missing, () if missing else _ends_that_help(allocator, call, jobs))
 
 
 def never_fits(allocator: Allocator, request: Request) -> tuple[Missing, ...]:
@@ -127,17 +128,20 @@ def _rooms_when_empty(allocator: Allocator, request: Request) -> list[tuple[str,
     ]
 
 
-def _ends_that_help(allocator: Allocator, call: Call) -> tuple[str, ...]:
-    """The gangs, the end of any single one of which would let the request be placed."""
+def _ends_that_help(allocator: Allocator, call: Call, jobs: Mapping[str, str]) -> tuple[str, ...]:
+    """The gangs or jobs, the end of any single one of which would let the request be placed."""
     cluster = allocator.cluster
+    ends: dict[str, list[Gang]] = {}
+    for gang in cluster.gangs.values():
+        if gang.name != call.request.gang:
+            ends.setdefault(jobs.get(gang.name, gang.name), []).append(gang)
     helpful: list[str] = []
-    for gang in list(cluster.gangs.values()):
-        if gang.name == call.request.gang:
-            continue
+    for name, gangs in ends.items():
         before = cluster.savepoint()
-        _end(allocator, gang)
+        for gang in gangs:
+            _end(allocator, gang)
         if not isinstance(allocator.decide(replace(call, reserves=False)), Wait):
-            helpful.append(gang.name)
+            helpful.append(name)
         cluster.rollback(before)
     return tuple(helpful)
 

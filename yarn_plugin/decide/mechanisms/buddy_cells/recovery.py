@@ -91,8 +91,7 @@ def recover(allocator: Allocator, running: RunningGang, makes_room: bool = True)
         cluster.occupy(list(gang.placement.pairs()), gang.priority)
     for leaf in gang.placement.leaves():
         cluster.undo.set(leaf, "holder", gang)
-    cluster.gangs[gang.name] = gang
-    cluster.undo.record(cluster.gangs.pop, gang.name)
+    cluster.add(gang)
     return gang
 
 

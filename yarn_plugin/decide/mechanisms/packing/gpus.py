@@ -21,21 +21,27 @@ class Gpus:
         self._slowdown = np.array([[problem.slowdowns.get((a, b), np.inf) for b in names] for a in names])
         room = sum(job.workers for job in jobs)
         self.workers: list[list[int]] = []
-        self.gpus_of: dict[int, list[int]] = defaultdict(list)
+        # Of each job that is placed: its GPUs, with the slowdown of its workers there.
+        self._slowdowns_of: dict[int, dict[int, float]] = defaultdict(dict)
         self._count = np.zeros((room, len(names)))
         self._computing, self._memory, self._increment = np.zeros(room), np.zeros(room), np.zeros(room)
         # The probabilities that no worker, and exactly one, needs its increment.
         self._none, self._one = np.ones(room), np.zeros(room)
         # [gpu, kind]: the slowdown that a worker of a kind would have there beside all who are there.
         self._beside = np.zeros((room, len(names)))
+        # [kind, gpu]: the greatest slowdown there if a worker of a kind joined.
+        self._joined = np.zeros((len(names), room))
 
     def place(self, job: int, gpu: int) -> None:
         """Place a worker of a job; `gpu` may be the number of GPUs so far: then one more is used."""
         if gpu == len(self.workers):
             self.workers.append([])
+        self._add(job, gpu)
+        self._renew(gpu)
+
+    def _add(self, job: int, gpu: int) -> None:
         one, kind = self.problem.jobs[job], self._kind[job]
         self.workers[gpu].append(job)
-        self.gpus_of[job].append(gpu)
         self._count[gpu, kind] += 1
         self._computing[gpu] += one.computing
         self._memory[gpu] += one.memory
@@ -46,8 +52,7 @@ class Gpus:
 
     def take_back(self, job: int) -> None:
         """Take back all workers of a job, the last that was placed. GPUs that were opened for it are unused again."""
-        gpus = sorted(set(self.gpus_of.pop(job, [])))
-        for gpu in gpus:
+        for gpu in sorted(self._slowdowns_of.pop(job, {})):
             left = [other for other in self.workers[gpu] if other != job]
             self.workers[gpu] = []
             for values in (self._count, self._beside):
@@ -56,8 +61,8 @@ class Gpus:
                 value[gpu] = 0.0
             self._none[gpu] = 1.0
             for other in left:
-                self.gpus_of[other].remove(gpu)
-                self.place(other, gpu)
+                self._add(other, gpu)
+            self._renew(gpu)
         while self.workers and not self.workers[-1]:
             self.workers.pop()
 
@@ -70,9 +75,7 @@ class Gpus:
         memory = self._memory[:used] + one.memory + np.maximum(self._increment[:used], one.increment)
         none = self._none[:used] * (1 - one.probability)
         single = self._one[:used] * (1 - one.probability) + self._none[:used] * one.probability
-        # Those there: what they have now without themselves, and the new one.
-        others = np.where(self._count[:used] > 0, self._others(slice(0, used)) + self._slowdown[:, kind], 0.0)
-        slowdown = np.maximum(others.max(axis=1, initial=0.0), self._beside[:used, kind])
+        slowdown = self._joined[kind, :used]
         fits = (
             (computing <= 1 + TOLERANCE)
             & (memory <= 1 + TOLERANCE)
@@ -87,34 +90,35 @@ class Gpus:
 
     def may_open(self, job: int) -> bool:
         """Whether a worker of a job alone on a GPU is in balance with the job's others (left out by the paper)."""
-        slowdowns = [self._slowdown_on(gpu, job) for gpu in self.gpus_of.get(job, [])]
-        return max(slowdowns, default=0.0) <= self.limits.balance + TOLERANCE
+        return max(self._slowdowns_of.get(job, {}).values(), default=0.0) <= self.limits.balance + TOLERANCE
 
-    def _others(self, gpus: slice | int) -> Floats:
-        """[gpu, kind]: the slowdown of a worker of a kind that is there, beside all others."""
-        own = np.where(self._count[gpus] > 0, np.diag(self._slowdown), 0.0)
+    def _renew(self, gpu: int) -> None:
+        """What follows from who is on a GPU: computed when that changes, and not whenever a worker is placed."""
+        there = np.flatnonzero(self._count[gpu])
+        own = self._slowdown[there, there]
+        others = self._beside[gpu].copy()
         with np.errstate(invalid="ignore"):
-            # A kind that may not share with itself is there once: nothing minus itself is nothing.
-            others: Floats = self._beside[gpus] - own
-        return np.where(np.isnan(others), self._without_self(gpus), others)
-
-    def _without_self(self, gpus: slice | int) -> Floats:
-        finite = np.where(np.isfinite(self._slowdown), self._slowdown, 0.0)
-        others: Floats = self._count[gpus] @ finite.T - np.where(self._count[gpus] > 0, np.diag(finite), 0.0)
-        return others
-
-    def _slowdown_on(self, gpu: int, job: int) -> float:
-        return float(self._others(gpu)[self._kind[job]])
+            others[there] -= own
+        # A kind that may not share with itself is there once: nothing minus itself is nothing.
+        unknown = there[np.isnan(others[there])]
+        if unknown.size:
+            finite = np.where(np.isfinite(self._slowdown), self._slowdown, 0.0)
+            others[unknown] = finite[unknown] @ self._count[gpu] - np.diag(finite)[unknown]
+        for job in self.workers[gpu]:
+            self._slowdowns_of[job][gpu] = float(others[self._kind[job]])
+        joined = (others[there, np.newaxis] + self._slowdown[there]).max(axis=0, initial=0.0)
+        self._joined[:, gpu] = np.maximum(joined, self._beside[gpu])
 
     def _keeps_balance(self, job: int, gpu: int) -> bool:
         """Whether all jobs with a worker on the GPU stay in balance if this one joins them."""
-        joins = self._slowdown[:, self._kind[job]]
+        kind, beside = self._kind[job], float(self._beside[gpu, self._kind[job]])
         for other in {*self.workers[gpu], job}:
-            slowdowns = [self._slowdown_on(one, other) for one in self.gpus_of.get(other, []) if one != gpu]
-            if other in self.workers[gpu]:
-                slowdowns.append(self._slowdown_on(gpu, other) + float(joins[self._kind[other]]))
+            here = self._slowdowns_of.get(other, {})
+            slowdowns = [slowdown for number, slowdown in here.items() if number != gpu]
+            if gpu in here:
+                slowdowns.append(here[gpu] + float(self._slowdown[self._kind[other], kind]))
             if other == job:
-                slowdowns.append(float(self._beside[gpu, self._kind[job]]))
+                slowdowns.append(beside)
             if max(slowdowns) - min(slowdowns) > self.limits.balance + TOLERANCE:
                 return False
         return True

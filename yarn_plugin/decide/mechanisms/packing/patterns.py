@@ -5,10 +5,11 @@ fit does not with more, so patterns are enumerated depth first. Balance ties pat
 used.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from yarn_plugin.decide.mechanisms.packing.placement import Placed
-from yarn_plugin.decide.mechanisms.packing.problem import TOLERANCE, PackingProblem, collision
+from yarn_plugin.decide.mechanisms.packing.problem import TOLERANCE, PackingProblem
 from yarn_plugin.decide.mechanisms.packing.validity import slowdowns_on
 
 MAX_PATTERNS = 40_000
@@ -39,10 +40,11 @@ def least_gpus(problem: PackingProblem, time_limit_s: float) -> tuple[Placed | N
     # Slowdowns differ by at most the limit of interference: then balance forbids nothing.
     is_balanced = limits.balance >= limits.interference
     used = 0 if is_balanced else len(patterns)
-    rows: list[tuple[dict[int, float], float, float]] = []
-    for index, job in enumerate(jobs):
-        counts = {column: float(pattern.count(index)) for column, pattern in enumerate(patterns) if index in pattern}
-        rows.append((counts, float(job.workers), float(job.workers)))
+    counts: list[dict[int, float]] = [{} for _ in jobs]
+    for column, pattern in enumerate(patterns):
+        for index in pattern:
+            counts[index][column] = counts[index].get(column, 0.0) + 1.0
+    rows = [(count, float(job.workers), float(job.workers)) for count, job in zip(counts, jobs, strict=True)]
     low, high = len(patterns) + used, len(patterns) + used + len(jobs)
     if not is_balanced:
         for column, pattern in enumerate(patterns):
@@ -88,24 +90,51 @@ def least_by_sums(problem: PackingProblem) -> int:
     return max((-int(-(need - 1e-6) // 1) for need in (computing, memory)), default=0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Gpu:
+    """Workers on a GPU, by their jobs, and what they come to: see `Gpus`."""
+
+    jobs: tuple[int, ...] = ()
+    slowdowns: tuple[float, ...] = ()
+    computing: float = 0.0
+    memory: float = 0.0
+    increment: float = 0.0
+    none: float = 1.0
+    one: float = 0.0
+
+
 def _patterns(problem: PackingProblem) -> Iterator[tuple[int, ...]]:
     """All sets of workers that fit on one GPU, each with its jobs in ascending order."""
-    jobs, limits = problem.jobs, problem.limits
 
-    def grow(pattern: tuple[int, ...], computing: float, memory: float, increment: float) -> Iterator[tuple[int, ...]]:
-        for index in range(pattern[-1] if pattern else 0, len(jobs)):
-            job = jobs[index]
-            more = (computing + job.computing, memory + job.memory, max(increment, job.increment))
-            if more[0] > 1 + TOLERANCE or more[1] + more[2] > 1 + TOLERANCE or pattern.count(index) == job.workers:
-                continue
-            grown = (*pattern, index)
-            if len(grown) > 1:
-                slowdowns = slowdowns_on(problem, grown)
-                if any(one is None or one > limits.interference + TOLERANCE for one in slowdowns):
-                    continue
-                if collision(tuple(jobs[one].probability for one in grown)) > limits.collision + TOLERANCE:
-                    continue
-            yield grown
-            yield from grow(grown, *more)
+    def grow(gpu: _Gpu, candidates: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        # What does not fit here does not with more.
+        fitting = [(index, grown) for index in candidates if (grown := _with(problem, gpu, index)) is not None]
+        for place, (_, grown) in enumerate(fitting):
+            yield grown.jobs
+            yield from grow(grown, [index for index, _ in fitting[place:]])
 
-    return grow((), 0.0, 0.0, 0.0)
+    return grow(_Gpu(), range(len(problem.jobs)))
+
+
+def _with(problem: PackingProblem, gpu: _Gpu, index: int) -> _Gpu | None:
+    """A GPU with a worker more; None: it does not fit."""
+    job, limits = problem.jobs[index], problem.limits
+    computing, memory = gpu.computing + job.computing, gpu.memory + job.memory
+    increment = max(gpu.increment, job.increment)
+    if computing > 1 + TOLERANCE or memory + increment > 1 + TOLERANCE or gpu.jobs.count(index) == job.workers:
+        return None
+    none = gpu.none * (1 - job.probability)
+    one = gpu.one * (1 - job.probability) + gpu.none * job.probability
+    if 1 - none - one > limits.collision + TOLERANCE:
+        return None
+    own, slowdowns = 0.0, []
+    for other, slowdown in zip(gpu.jobs, gpu.slowdowns, strict=True):
+        kind = problem.jobs[other].kind
+        theirs, mine = problem.slowdowns.get((kind, job.kind)), problem.slowdowns.get((job.kind, kind))
+        if theirs is None or mine is None:
+            return None
+        own += mine
+        slowdowns.append(slowdown + theirs)
+    if max((own, *slowdowns)) > limits.interference + TOLERANCE:
+        return None
+    return _Gpu((*gpu.jobs, index), (*slowdowns, own), computing, memory, increment, none, one)

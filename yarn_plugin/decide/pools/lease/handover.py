@@ -71,7 +71,7 @@ def end_vacated(turn: Turn) -> None:
                     after = round(turn.at - (held.revoked_at or turn.at), 6)
                     leases.end(turn, held.lease.id, vacated, LeaseVacated(after))
                     turn.freed(vacated, RELEASED)
-    leases.start_vacated(turn)
+    turn.start_vacated()
 
 
 def _by_machine(turn: Turn, held: Held) -> dict[str, list[str]]:

@@ -4,9 +4,11 @@ A GPU's id is its cell, where the topology describes single GPUs; else the id of
 number, such as `node-1/3`. Its slot is the smallest cell that contains it and other GPUs.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.gpus import GpuPlace, Gpus, Machine, Slot
 from yarn_plugin.model.resources import GPU
@@ -110,6 +112,12 @@ def inventory(topology: Topology, settings: LeaseSettings) -> Inventory:
             places.update(found)
             counts.append((node.id, len(found)))
     return _laid_out(places, tuple(counts))
+
+
+def inventory_of(cells: Cells) -> Inventory:
+    """The GPUs of a pool's cells that are not broken."""
+    places = {gpu: place for gpu, place in cells.gpus.items() if gpu not in cells.broken}
+    return _laid_out(places, tuple(Counter(place.machine for place in places.values()).items()))
 
 
 def _laid_out(places: Mapping[str, GpuPlace], by_machine: tuple[tuple[str, int], ...]) -> Inventory:

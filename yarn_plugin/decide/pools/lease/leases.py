@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Renew, Revoke
+from yarn_plugin.decide.pools.commands import LeaseEnded, Renew, Revoke
 from yarn_plugin.decide.pools.lease.allocation import Allocation
 from yarn_plugin.decide.pools.lease.binding import Winner
 from yarn_plugin.decide.pools.lease.state import Held, Round
@@ -36,7 +36,7 @@ def apply(turn: Turn, now: Round, allocation: Allocation) -> None:
     for ((app, job), how, _), gpus in sorted(won.items()):
         holdings = tuple(Holding(gpu, GPU) for gpu in gpus)
         turn.set_lease(Held(Lease(turn.new_id(), app, job, 0, holdings, until=until), now.number, how, when))
-    start_vacated(turn)
+    turn.start_vacated()
 
 
 def renew_all(turn: Turn, now: Round) -> None:
@@ -85,21 +85,6 @@ def end(turn: Turn, lease: str, gpus: Collection[str], cause: Cause) -> None:
         turn.remove_lease(held)
     if held.started_at is not None:
         turn.commands.append(LeaseEnded(turn.new_id(), held.lease.app, lease, gone if rest else (), cause))
-
-
-def start_vacated(turn: Turn) -> None:
-    """Grant the leases whose GPUs all former holders have vacated."""
-    starting: dict[tuple[str, How, int, float], list[Lease]] = {}
-    waiting = [turn.state.leases[lease] for lease in turn.index.ordered(turn.index.unstarted)]
-    for held in [held for held in waiting if not any(map(turn.index.is_in_use, held.gpus))]:
-        when = turn.effective_at
-        waited = round(when - held.won_at, 6)
-        lease = turn.inventory.located(held.lease)
-        starting.setdefault((held.lease.app, held.how, held.round, waited), []).append(lease)
-        turn.set_lease(replace(held, started_at=when))
-    for (app, how, number, waited), leases in starting.items():
-        gpus = sum(len(lease.holdings) for lease in leases)
-        turn.commands.append(Grant(turn.new_id(), app, tuple(leases), LeaseWon(number, gpus, how, waited)))
 
 
 def end_all(turn: Turn, gone: Mapping[str, Cause]) -> list[str]:

@@ -2,21 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from yarn_plugin.decide.leases.handover import InUse
 from yarn_plugin.decide.leases.state import Excess
-from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, Solve
+from yarn_plugin.decide.pools.commands import Ask, Command, Grant, Offer, Revoke, Solve
 from yarn_plugin.decide.pools.lease.derived import Derived
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
 from yarn_plugin.decide.pools.lease.inventory import BySlot, Inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.lease.state import Held, LeaseState, Member, Round
 from yarn_plugin.decide.pools.view import View
-from yarn_plugin.model.causes import LeaseRound
+from yarn_plugin.model.causes import How, LeaseRound, LeaseWon
 from yarn_plugin.model.gpus import Gpus
-from yarn_plugin.model.share import Claim
+from yarn_plugin.model.share import Claim, Lease
 
 Repeatable = Ask | Offer | Solve | Revoke
 """Commands that are issued again after a restart, until they are closed."""
@@ -54,6 +54,7 @@ class Turn:
     applications whose leases have changed held before this call: by slot, and how many GPUs in all.
 
     `index`: that of the state's leases, if it is known; it is changed with them. `derived`: in earlier calls.
+    `inventory`: the pool's GPUs; None: those of the view's topology.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Turn:
         at: float,
         index: LeaseIndex | None = None,
         derived: Derived | None = None,
+        inventory: Inventory | None = None,
     ) -> None:
         self.pool, self.settings, self.view, self.at = pool, settings, view, at
         self.state = Draft(*[getattr(state, name) for name in FIELDS])
@@ -73,7 +75,7 @@ class Turn:
         self.decided_at: float | None = None
         self._derived = Derived() if derived is None else derived
         self.descriptions, self.offers = self._derived.descriptions, self._derived.offers
-        self.inventory: Inventory = self._derived.inventories.of(view.topology, settings)
+        self.inventory = self._derived.inventories.of(view.topology, settings) if inventory is None else inventory
         is_known = index is not None and index.leases is state.leases and index.inventory is self.inventory
         self.index = index if is_known and index is not None else LeaseIndex(state.leases, self.inventory)
         self.held_before: dict[str, tuple[Gpus, int]] = {}
@@ -137,6 +139,20 @@ class Turn:
         app = held.lease.app
         if app not in self.held_before:
             self.held_before[app] = self.index.holds(app), self.index.gpus_of(app)
+
+    def start_vacated(self) -> None:
+        """Grant the leases whose GPUs all former holders have vacated."""
+        starting: dict[tuple[str, How, int, float], list[Lease]] = {}
+        waiting = [self.state.leases[lease] for lease in self.index.ordered(self.index.unstarted)]
+        for held in [held for held in waiting if not any(map(self.index.is_in_use, held.gpus))]:
+            when = self.effective_at
+            waited = round(when - held.won_at, 6)
+            lease = self.inventory.located(held.lease)
+            starting.setdefault((held.lease.app, held.how, held.round, waited), []).append(lease)
+            self.set_lease(replace(held, started_at=when))
+        for (app, how, number, waited), leases in starting.items():
+            gpus = sum(len(lease.holdings) for lease in leases)
+            self.commands.append(Grant(self.new_id(), app, tuple(leases), LeaseWon(number, gpus, how, waited)))
 
     def set_member(self, app: str, member: Member) -> None:
         """Change what is known of an application."""

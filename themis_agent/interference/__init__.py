@@ -1,0 +1,1 @@
+"""How much kinds of training slow each other down on one GPU, measured by running them (docs/sharing.md)."""

@@ -1,0 +1,257 @@
+"""The auction of Themis (thesis, sections 3.3.3 and 3.4): GPUs are leased for a time, in rounds.
+
+A round is a conversation: everyone says its finish-time fairness, the worst off are offered the GPUs that are free or
+whose leases have ended, they bid, the worker process solves, and leases are placed, kept and dropped. Holders train on
+until then, so leases of this allocator do not lapse: a round opens when they end. How rounds decide is in
+`decide.pools.lease`; here they are driven by what the ledger says happened. Each claim is an application; of one that
+declares jobs, leases are of the first.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+
+from yarn_plugin.decide.allocators import AllocatorKind
+from yarn_plugin.decide.allocators.cells import Cells
+from yarn_plugin.decide.allocators.happenings import (
+    Answer,
+    Began,
+    Broken,
+    Changed,
+    ClaimKey,
+    Freed,
+    Reconfigured,
+    Restarted,
+    Solved,
+    Unplaced,
+    Vacated,
+    What,
+)
+from yarn_plugin.decide.allocators.ledger_turn import LedgerTurn
+from yarn_plugin.decide.allocators.plan import Idle, Plan, Wake
+from yarn_plugin.decide.allocators.seen import Seen
+from yarn_plugin.decide.leases.settings import MAX_SECONDS
+from yarn_plugin.decide.mechanisms import partial_allocation
+from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
+from yarn_plugin.decide.pools.lease import estimates, handover, members, refusal, room, rounds
+from yarn_plugin.decide.pools.lease.derived import Derived
+from yarn_plugin.decide.pools.lease.index import LeaseIndex
+from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory_of
+from yarn_plugin.decide.pools.lease.settings import RULES, THEMIS, Entitlement, LeaseSettings
+from yarn_plugin.decide.pools.lease.state import Held, LeaseState
+from yarn_plugin.decide.pools.view import View
+from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer
+from yarn_plugin.model.share import Claim
+
+ROUND = "round"
+"""The key of the only wake."""
+
+STEERING_S = 2.0
+"""How often a round that is due tries to open while YARN does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuctionSettings:
+    """Of `decide.pools.lease.LeaseSettings`, those that are about rounds; see there."""
+
+    f: float = 0.8
+    lease_s: float = 600.0
+    grid_s: float | None = None
+    round_window_s: float = 2.0
+    estimate_s: float = 5.0
+    bid_s: float = 10.0
+    decide_s: float = 0.5
+    table_rounds: int = 4
+    payments: bool = True
+    rounding: Rounding = "up"
+    work_limit: int = 200_000
+    max_bidders: int | None = None
+    max_apps: int | None = None
+    max_demand: float | None = None
+    max_gpus_per_user: int | None = None
+    entitlement: Entitlement = "application"
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            BadInputError: one is out of range.
+        """
+        self.of_rounds(1)
+
+    def of_rounds(self, seed: int) -> LeaseSettings:
+        """The same for the rounds. What they do not read are the ledger's settings."""
+        return LeaseSettings(policy=THEMIS, seed=seed, rules=RULES, **asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The state of the last call, and the index of its leases."""
+
+    state: LeaseState
+    index: LeaseIndex
+
+
+class Auction:
+    """See the module. What it keeps beside the state only saves time."""
+
+    def __init__(self, settings: AuctionSettings) -> None:
+        self._settings = settings
+        self._of_rounds = settings.of_rounds(1)
+        self._derived = Derived()
+        self._inventory: tuple[Cells, Inventory] | None = None
+        self._claims: tuple[Mapping[ClaimKey, Claim], dict[str, ClaimKey], tuple[Claim, ...]] | None = None
+        self._last: _Last | None = None
+
+    def initial_state(self) -> LeaseState:
+        """No application yet."""
+        return LeaseState()
+
+    def report(self, state: LeaseState) -> None:
+        """None: the state itself is immutable."""
+
+    def propose(self, state: LeaseState, seen: Seen, what: What) -> tuple[LeaseState, Plan]:
+        """Learn what changed, take the event, go on with the round or open one."""
+        turn, claims = self._begin(state, seen)
+        turn.take_leases(seen.leases)
+        gone = members.update_members(turn)
+        if isinstance(what, Vacated):
+            _free_vacated(turn, what.freed, state.leases)
+        if gone:
+            self._derived.descriptions.forget(gone)
+            members.admit_waiting(turn)
+        handover.update_machines(turn)
+        if isinstance(what, Began | Changed | Restarted | Reconfigured):
+            _update_crowded(turn, seen)
+        _take(turn, what)
+        rounds.proceed(turn)
+        handover.end_due(turn)
+        is_starting = turn.is_starting(seen.leases)
+        if not is_starting:
+            rounds.open_if_due(turn)
+        estimates.count_work(turn)
+        wake = Wake(ROUND, _due(turn, is_starting))
+        plan = replace(turn.plan(seen.leases, claims, wake), idle=seen.everywhere(_idle(turn)))
+        after = turn.end()
+        self._last = _Last(after, turn.index)
+        return after, plan
+
+    def _begin(self, state: LeaseState, seen: Seen) -> tuple[LedgerTurn, dict[str, ClaimKey]]:
+        """A turn on this state, and the claim that an application's leases are of."""
+        # An exception leaves nothing behind: the index may have been changed in part.
+        last, self._last = self._last, None
+        if self._of_rounds.seed != seen.seed:
+            self._of_rounds = self._settings.of_rounds(seen.seed)
+        if self._inventory is None or self._inventory[0] is not seen.cells:
+            self._inventory = seen.cells, inventory_of(seen.cells)
+        if self._claims is None or self._claims[0] is not seen.claims:
+            self._claims = seen.claims, *_by_application(seen.claims)
+        _, keys, claims = self._claims
+        view = View(claims=claims, steering=seen.steering)
+        index = last.index if last is not None and last.state is state else None
+        settings, inventory = self._of_rounds, self._inventory[1]
+        return LedgerTurn(THEMIS, settings, state, view, seen.at, index, self._derived, inventory), keys
+
+
+def _by_application(claims: Mapping[ClaimKey, Claim]) -> tuple[dict[str, ClaimKey], tuple[Claim, ...]]:
+    """The claim of each application that its leases are of, and all claims, those of one application together."""
+    mine: dict[str, list[Claim]] = {}
+    for (app, _), claim in claims.items():
+        mine.setdefault(app, []).append(claim)
+    return {app: (app, some[0].job) for app, some in mine.items()}, tuple(one for some in mine.values() for one in some)
+
+
+def _free_vacated(turn: LedgerTurn, freed: Iterable[Freed], before: Mapping[str, Held]) -> None:
+    """GPUs that were vacated, or given back, open a round. `before`: the leases before this call."""
+    here = turn.state.members
+    gone = [gpu for one in freed if one.claim[0] not in here for gpu in one.cells]
+    if gone:
+        turn.freed(gone, members.ENDED)
+    for one in freed:
+        held = before.get(one.key)
+        # A leftover that its winner gives back, since it cannot use it, would be dealt again and again.
+        is_refused = held is not None and held.how == "leftover" and not held.leaving
+        if one.claim[0] in here and not is_refused:
+            turn.freed(one.cells, handover.RELEASED)
+
+
+def _update_crowded(turn: LedgerTurn, seen: Seen) -> None:
+    """Note which GPUs in no lease lack room. Those that have room again open a round."""
+    found = tuple(sorted([gpu for gpu in turn.free() if not seen.room.is_free(gpu)]))
+    before = turn.state.crowded
+    if found != before:
+        turn.change(crowded=found)
+        turn.freed(set(before).difference(found), room.ROOM)
+
+
+def _take(turn: LedgerTurn, what: What) -> None:
+    match what:
+        case Answer(app, Estimate() as estimate):
+            rounds.take_estimate(turn, app, estimate)
+        case Answer(app, Bid() as bid):
+            rounds.take_bid(turn, app, bid)
+        case Solved(key, outcome, result, error):
+            rounds.take_result(turn, key, outcome, result, error)
+        case Broken() if turn.offerable():
+            turn.trigger(handover.NODES, turn.settings.round_window_s)
+        case Unplaced():
+            # Alone, an application would be offered the same again and again: once a lease is often enough.
+            is_alone = len(turn.active()) < 2
+            turn.trigger(handover.RELEASED, turn.settings.lease_s if is_alone else turn.settings.round_window_s)
+        case Restarted():
+            now, settings = turn.state.round, turn.settings
+            if now is not None and now.deadline is not None:
+                wait = settings.estimate_s if now.phase == "estimating" else settings.bid_s
+                turn.change(round=replace(now, deadline=turn.at + wait))
+
+
+def _due(turn: LedgerTurn, is_starting: bool) -> float | None:
+    """When there is something to do next: at once, if the next round waits for the leases of this one to start."""
+    if is_starting and turn.state.open_at is not None and turn.state.open_at <= turn.at:
+        return turn.at
+    return min((time for time in _deadlines(turn) if time > turn.at), default=None)
+
+
+def _deadlines(turn: LedgerTurn) -> Iterator[float]:
+    state = turn.state
+    if state.round is not None:
+        yield from (due for due in (state.round.deadline, state.round.decide_at) if due is not None)
+    elif state.open_at is not None:
+        yield state.open_at if turn.view.steering else max(state.open_at, turn.at + STEERING_S)
+    yield from turn.index.ends()
+
+
+def _idle(turn: LedgerTurn) -> Idle:
+    """Why GPUs are free."""
+    state = turn.state
+    if not turn.active():
+        return Idle.NOT_WANTED
+    if state.round is not None or state.open_at is not None:
+        return Idle.DECIDING
+    said = dict(state.last.idle) if state.last is not None else {}
+    return Idle.NO_ANSWERS if Idle.NO_ANSWERS.value in said else Idle.NOT_WANTED
+
+
+def _no_lapse(settings: AuctionSettings | None, kinds: Mapping[str, AllocatorKind]) -> float:
+    """Leases do not lapse: each round decides on those that have ended."""
+    return MAX_SECONDS
+
+
+KIND = AllocatorKind(
+    THEMIS,
+    lambda settings, kinds: Auction(settings or AuctionSettings()),
+    {
+        "lease/1": LeaseState,
+        "auction.settings/1": AuctionSettings,
+        "lease.estimate-request": EstimateRequest,
+        "lease.estimate": Estimate,
+        "lease.offer": GpuOffer,
+        "lease.bid": Bid,
+        **partial_allocation.TAGS,
+    },
+    parameters=AuctionSettings,
+    messages=frozenset({"lease.estimate", "lease.bid"}),
+    solvers={"partial-allocation.problem/1": partial_allocation.allocate},
+    check=refusal.check,
+    overtime_s=_no_lapse,
+)
+"""Themis."""
