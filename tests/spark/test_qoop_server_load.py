@@ -95,7 +95,7 @@ def test_fifty_clients_and_five_hundred_statements(world):
     for _ in range(2):
         in_threads(client, range(50))
         memory.append(use())
-    wait_until(lambda: threading.active_count() <= before + 2, 80)
+    wait_until(lambda: threading.active_count() <= before + 2, limit_s=80)
     print(f"memory after each half: {[round(used / 2**20) for used in memory]} MiB")
     print(f"threads before {before}, after {threading.active_count()}")
     assert world.room.used == (0, 0)
