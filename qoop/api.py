@@ -27,6 +27,7 @@ from qoop.engine.statement import StatementAsWritten, may_read_each_other, state
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.timeout import cancelling_after
 from qoop.errors import QoopError
+from qoop.feedback.followed import following
 from qoop.options import Options
 from qoop.parsing.statement import ParsedText, Statement
 from qoop.replan.state import QueryCounts
@@ -172,7 +173,7 @@ def how_to_run(
     the session's own. The causes are values of
     `qoop.as_written.causes`; `qoop.as_written.wording` has their words, and what would change each.
     """
-    parsed, options = _parsed(spark, text), _checked(options)
+    parsed, options = _parsed(spark, text), following(_checked(options), spark.sparkContext.applicationId)
     statement = parsed.statement
     shares = slots or (slots_within(spark.sparkContext, options.slots),)
     if parsed.stores_rows and statement is not None:

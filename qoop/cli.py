@@ -14,11 +14,10 @@ from qoop.submit.words import (
     PassThroughCommand,
     arbiter_access,
     arbiter_options,
+    check_one_share,
     ends_with_file,
-    is_arbiter_from_environment,
 )
 from yarn_plugin import console
-from yarn_plugin.api.client import URL_VARIABLE
 
 if TYPE_CHECKING:
     from qoop.submit.job import Job
@@ -239,6 +238,36 @@ def status(everything: bool, json_file: Path | None) -> None:
 
 @cli.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS]")
+@arbiter_options("whose answer is checked; nothing is registered")
+@_json_option("the findings")
+def doctor(rest: tuple[str, ...], json_file: Path | None, **given: Any) -> int:
+    """Check what queries need: Java, Spark, the cluster, the arbiter, the metastore. Changes nothing.
+
+    \b
+    On this machine:  qoop doctor
+    On YARN:          qoop doctor --master yarn --arbiter http://127.0.0.1:8780 --token-file TOKEN
+
+    Give it the options of qoop submit, run or server that you would use. Each line of the table is one check. Its
+    result is good; limited (queries run, with less); or stops (they cannot run until this is changed). No Spark is
+    started.
+
+    Exit code: 0 if queries can run; 1 if they cannot; 2 for wrong options.
+    """
+    from qoop.doctor.command import examine, show
+    from qoop.submit.job import SparkFlags, spark_defaults
+    from yarn_plugin.api.client import ArbiterError
+
+    access, problem = None, None
+    try:
+        access = arbiter_access(given)
+    except ArbiterError as lacking:
+        problem = lacking
+    flags = SparkFlags(rest, spark_defaults(rest, os.environ))
+    return show(examine(flags, os.environ, given["arbiter"], access, problem), json_file)
+
+
+@cli.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
+@click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS]")
 @click.option(
     "--listen",
     default="127.0.0.1:10000",
@@ -345,6 +374,7 @@ def server(rest: tuple[str, ...], **given: Any) -> int:
     from yarn_plugin.serving.address import parse_listen
 
     check_unicode({name: value for name, value in given.items() if name != "token_file"})
+    check_one_share(given)
     limits = ServerLimits(
         max_sessions=given["max_sessions"],
         max_running=given["max_running"],
@@ -375,9 +405,7 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         raise BadInputError("--checkpoint", given["checkpoint"], "must be a URL, such as hdfs:///user/ME/qoop")
     if given["report"] is not None and given["journal"] is None:
         given["journal"] = f"{given['report']}.journal"
-    shares = [name for name in ("arbiter", "profile", "slots") if given[name] is not None]
-    if len(shares) > 1:
-        raise SubmissionError(_only_one_share(shares))
+    check_one_share(given)
     check_share_and_tables(None if given["profile"] is None else Path(given["profile"]), given["tables"])
     names = (
         "tables",
@@ -402,15 +430,6 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         "replanning": not given["no_replanning"],
     }
     return Job.model_validate({**fields, **rest})
-
-
-def _only_one_share(given: list[str]) -> str:
-    """The message that several options set the share."""
-    if "arbiter" not in given or not is_arbiter_from_environment():
-        return f"{', '.join(f'--{name}' for name in given)}: give only one; each of them sets the share"
-    others = " and ".join(f"--{name}" for name in given if name != "arbiter")
-    advice = "unset the variable to run without the arbiter"
-    return f"--arbiter (from {URL_VARIABLE}) and {others}: give only one; {advice}"
 
 
 cli.add_command(run)

@@ -11,6 +11,7 @@ from rich.tree import Tree as RichTree
 from qoop.as_written.decide import Ask, Facts, HowToRun, Names, Planned, Reading, how_to_run
 from qoop.as_written.wording import text as text_of
 from qoop.as_written.wording import with_remedy
+from qoop.engine import versions
 from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError
 from qoop.estimate.breakdown import Part, breakdown
 from qoop.estimate.cost import CostModel
@@ -90,7 +91,8 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
     shown = list(dict.fromkeys([*chosen, *sorted(range(len(ends)), key=lambda number: ends[number])]))
     shown = shown[: max(max_plans, len(set(chosen)))]
     _show(planned, shares, ends, chosen, shown)
-    for line in _verdicts(shares, hows):
+    spark = versions.installed()
+    for line in (*_verdicts(shares, hows), *(f"with Spark {spark}, {what}" for what in versions.lacking(spark))):
         console.out.print(line, soft_wrap=True)
     if json_file is not None:
         console.write_json(json_file, _estimates_as_json(planned, shares, ends, chosen))

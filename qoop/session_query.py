@@ -46,6 +46,7 @@ from qoop.errors import QoopError, QueryFailedError, RunsAsWrittenError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate, Inputs
 from qoop.estimate.speed import TimedRun, at_speed
+from qoop.feedback.followed import following
 from qoop.feedback.profile import fixed_share
 from qoop.known_plans import KnownPlans
 from qoop.options import CHECKPOINT_WANTED, PLAN_WANTED, Options
@@ -108,6 +109,7 @@ class SessionQuery:
         first: int | None = None,
         in_copy: bool = False,
     ) -> None:
+        options = following(options, spark.sparkContext.applicationId)
         self._first, self._in_copy = first, in_copy
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._use, self._keeps_metadata, self._began = use, keeps_metadata, time.monotonic()

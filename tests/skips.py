@@ -9,6 +9,8 @@ ALLOWED = (
     "needs torch",
     "needs OR-tools",
     "needs thrift and PyHive",
+    "needs nbclient and ipykernel",
+    "needs other versions of pyspark",
 )
 """Allowed beginnings of reasons: what a machine need not have."""
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.as_written.decide import BUILTIN_PATH, SESSION_PATH, Names
 from qoop.computed_once import computed_once
+from qoop.engine import versions
 from qoop.engine.connection import java_class
 from qoop.engine.runtime_filters import RuntimeFilters
 from qoop.engine.scala import is_cut, items, printed, sequence, stored_rows
@@ -57,15 +58,11 @@ STAGE_CONF: Mapping[str, str] = {
 }
 
 
-OLDEST_SPARK = 4
-"""The first of Spark's major versions with the classes that are used here."""
-
-
 def spark_home() -> Path:
     """The user's Spark (SPARK_HOME), or the one that came with pyspark.
 
     Raises:
-        QoopError: SPARK_HOME has no Spark.
+        QoopError: SPARK_HOME has no Spark, or one that is too old.
     """
     home = os.environ.get("SPARK_HOME")
     if home and not Path(home, "bin", "spark-submit").exists():
@@ -73,7 +70,11 @@ def spark_home() -> Path:
             f"SPARK_HOME {home!r}: has no bin/spark-submit; set it to an installation of Spark 4, or unset it to use "
             "the Spark that came with pyspark"
         )
-    return Path(home) if home else Path(pyspark.__file__).parent
+    if not home:
+        return Path(pyspark.__file__).parent
+    if (version := versions.version_in(Path(home))) is not None:
+        versions.check(version, f"SPARK_HOME {home!r}")
+    return Path(home)
 
 
 def query_session(spark: SparkSession) -> SparkSession:
@@ -130,15 +131,14 @@ def require_classic_session(spark: Any) -> None:
     """Check that a session runs in this process.
 
     Raises:
-        QoopError: it is a Spark Connect session.
+        QoopError: it is a Spark Connect session, or its Spark is too old.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise QoopError(
             "spark: is a Spark Connect session; qoop needs Spark's driver in this process, such as from "
             "SparkSession.builder.master(...)"
         )
-    if int(pyspark.__version__.partition(".")[0]) < OLDEST_SPARK:
-        raise QoopError(f"spark: is Spark {pyspark.__version__}; qoop needs Spark {OLDEST_SPARK} or later")
+    versions.check(pyspark.__version__, "spark")
     if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
         raise QoopError(
             "PYSPARK_PIN_THREAD: is not true; qoop needs a thread of the JVM for each of Python's, as stages have tags "

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from qoop.submit.words import PassThroughCommand, arbiter_access, arbiter_options, ends_with_file
+from qoop.submit.words import (
+    PassThroughCommand,
+    arbiter_access,
+    arbiter_options,
+    check_one_share,
+    ends_with_file,
+)
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 
@@ -139,7 +145,8 @@ def _settings(given: dict[str, Any], name: str) -> "ScriptSettings":
     from qoop.submit.job import check_share_and_tables, check_unicode
 
     check_unicode({option: value for option, value in given.items() if option != "token_file"})
-    check_share_and_tables(given["profile"], given["tables"], has_arbiter=given["arbiter"] is not None)
+    check_one_share(given)
+    check_share_and_tables(given["profile"], given["tables"])
     pairs = [("--hiveconf", pair) for pair in given["hiveconf"]] + [("--hivevar", pair) for pair in given["hivevar"]]
     return ScriptSettings(
         name=given["name"] or name,

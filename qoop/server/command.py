@@ -99,7 +99,7 @@ def _check(settings: ServerSettings, flags: SparkFlags, access: ArbiterAccess | 
             raise SubmissionError(f"qoop server: {NEEDED} ({package} is missing)")
     if flags.is_cluster_mode:
         raise SubmissionError("--deploy-mode cluster: cannot be given; clients connect to the driver, so it runs here")
-    check_share_and_tables(settings.profile, settings.tables, has_arbiter=access is not None)
+    check_share_and_tables(settings.profile, settings.tables)
     if access is None and not settings.address.is_loopback:
         raise BadInputError(
             "--listen", str(settings.address), "requires --arbiter, whose tokens are the passwords of clients"

@@ -21,6 +21,7 @@ from qoop.engine.failures import causes_of, java_message
 from qoop.engine.fetched import fetch_batches, fetched
 from qoop.engine.session import syntax_of
 from qoop.errors import QoopError
+from qoop.feedback.shares import Part, Shares
 from qoop.parsing.render import quoted
 from qoop.parsing.statement import ParsedText
 from qoop.run.progress import ProgressLines
@@ -31,7 +32,6 @@ from qoop.server.encoding import schema_of
 from qoop.server.errors import GENERAL_ERROR, ServerError, StatementFailedError
 from qoop.server.operations import OperationLog
 from qoop.server.results import Result, ResultRoom
-from qoop.server.shares import Part, Shares
 from qoop.server.types import NO_ROWS, Column, column
 from yarn_plugin.errors import describe
 
@@ -135,7 +135,7 @@ class ClientSession:
 
     def run(self, statement: Statement, room: ResultRoom) -> Answer:
         """Run a statement with replanning."""
-        with _failing(), self._shares.statement(statement.log.add) as part, self._jobs_of(statement):
+        with _failing(), self._shares.statement(statement.log.add, session=self) as part, self._jobs_of(statement):
             return self._run(statement, room, part)
 
     def _run(self, statement: Statement, room: ResultRoom, part: Part) -> Answer:

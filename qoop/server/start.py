@@ -15,10 +15,10 @@ from qoop.as_written.decide import PlanWhen
 from qoop.engine.executors import usual_slots
 from qoop.engine.folder_tables import source_of
 from qoop.errors import QoopError
+from qoop.feedback.shares import Shares
 from qoop.options import Options
 from qoop.parsing.render import quoted
 from qoop.replan.events import Event, ShareChanged
-from qoop.server.shares import Shares
 from qoop.server.spark import SparkApplication
 from qoop.submit.application import following_share, spark_session
 from qoop.submit.job import SparkFlags

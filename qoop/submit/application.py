@@ -15,7 +15,7 @@ from qoop.engine.session import spark_home
 from qoop.errors import QoopError
 from qoop.feedback.arbiter import ArbiterFeed
 from qoop.feedback.profile import ProfileFeed, read_profile
-from qoop.server.shares import Shares
+from qoop.feedback.shares import Shares
 from qoop.submit.command import default_confs, python_variables
 from qoop.submit.job import SparkFlags
 from qoop.submit.registration import ArbiterAccess, Registration, register

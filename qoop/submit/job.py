@@ -212,21 +212,16 @@ def _is_unicode(text: str) -> bool:
     return text.encode("utf-8", errors="replace").decode() == text
 
 
-def check_share_and_tables(profile: Path | None, tables: str | Path | None, has_arbiter: bool = False) -> None:
+def check_share_and_tables(profile: Path | None, tables: str | Path | None) -> None:
     """Check `--profile` and `--tables`, before Spark starts.
 
-    Args:
-        has_arbiter: `--arbiter` is given.
-
     Raises:
-        SubmissionError: there are both an arbiter and a profile.
-        BadInputError: the profile cannot be read, or there is no such folder of tables.
+        ProfileError: the profile cannot be read.
+        BadInputError: there is no such folder of tables.
     """
     from qoop.feedback.profile import read_profile
     from qoop.tables.folder import why_no_folder
 
-    if has_arbiter and profile is not None:
-        raise SubmissionError("--arbiter, --profile: give only one; each of them sets the share")
     if tables is not None and not Path(tables).is_dir():
         raise BadInputError("--tables", str(tables), why_no_folder(str(tables)))
     if profile is not None:

@@ -58,11 +58,11 @@ def kept_catalogue(
     Raises:
         BadInputError: the catalogue's folder cannot be used.
     """
-    if flags.conf(IMPLEMENTATION) is not None or not _has_hive():
+    if flags.conf(IMPLEMENTATION) is not None or not has_hive():
         yield {}
-    elif has_hive_site(environment):
+    elif hive_site(environment) is not None:
         yield {IMPLEMENTATION: "hive"}
-    elif (folder := _folder(flags, environment)) is not None and (creates or (folder / METASTORE).exists()):
+    elif (folder := folder_of(flags, environment)) is not None and (creates or (folder / METASTORE).exists()):
         with _opened(folder, warn) as (metastore, warehouse):
             yield _properties(flags, metastore, warehouse)
     else:
@@ -71,15 +71,30 @@ def kept_catalogue(
 
 def exists(flags: SparkFlags, environment: Mapping[str, str]) -> bool:
     """Whether the catalogue was made already."""
-    folder = _folder(flags, environment)
+    folder = folder_of(flags, environment)
     return folder is not None and (folder / METASTORE).exists()
 
 
-def has_hive_site(environment: Mapping[str, str]) -> bool:
-    """Whether Spark will find a hive-site.xml."""
+def hive_site(environment: Mapping[str, str]) -> Path | None:
+    """The hive-site.xml that Spark will find; None if there is none."""
     home = environment.get("SPARK_HOME")
     named = [environment.get(name) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")]
-    return any(Path(one, "hive-site.xml").is_file() for one in (*named, home and f"{home}/conf") if one)
+    places = (Path(one, "hive-site.xml") for one in (*named, home and f"{home}/conf") if one)
+    return next(filter(Path.is_file, places), None)
+
+
+def holder(folder: Path) -> str | None:
+    """Which process has a catalogue open; None if nobody has."""
+    try:
+        with (folder / LOCK).open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return lock.read().strip() or "another process"
+    except OSError:
+        # It was not made yet.
+        return None
+    return None
 
 
 def _jars(pattern: str) -> list[Path]:
@@ -88,12 +103,12 @@ def _jars(pattern: str) -> list[Path]:
     return sorted(Path(spark_home(), "jars").glob(pattern))
 
 
-def _has_hive() -> bool:
+def has_hive() -> bool:
     """Whether this Spark was built with Hive's classes."""
     return bool(_jars("spark-hive_*.jar") and _jars("derby-*.jar"))
 
 
-def _folder(flags: SparkFlags, environment: Mapping[str, str]) -> Path | None:
+def folder_of(flags: SparkFlags, environment: Mapping[str, str]) -> Path | None:
     """The folder of the catalogue; None if there is none."""
     given = environment.get(VARIABLE)
     if not flags.master.startswith("local"):

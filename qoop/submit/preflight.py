@@ -92,7 +92,7 @@ def _local_path(url: str, flags: SparkFlags, environment: Mapping[str, str]) -> 
 
 def has_other_tables(flags: SparkFlags, environment: Mapping[str, str]) -> bool:
     """Whether Spark may know tables besides those of the folder: a metastore's, or the lasting catalogue's."""
-    is_hive = flags.conf(kept_catalogue.IMPLEMENTATION) == "hive" or kept_catalogue.has_hive_site(environment)
+    is_hive = flags.conf(kept_catalogue.IMPLEMENTATION) == "hive" or kept_catalogue.hive_site(environment) is not None
     return is_hive or not flags.master.startswith("local") or kept_catalogue.exists(flags, environment)
 
 

@@ -93,12 +93,31 @@ def register(name: str, flags: SparkFlags, access: ArbiterAccess) -> Registratio
             f"--queue: cannot be given with {access.option}, which assigns a queue to each query; use --pool to choose "
             "a pool"
         )
+    return _registered(name, None, flags, access)
+
+
+def register_running(name: str, yarn_app: str, flags: SparkFlags, access: ArbiterAccess) -> Registration:
+    """Register an application that runs already, and was started with these flags.
+
+    Args:
+        yarn_app: YARN's id of it.
+
+    Raises:
+        ArbiterError: the arbiter cannot be reached, or refuses, as it does if its queue is in no pool.
+        BadInputError: a flag has a value that it cannot have.
+    """
+    return _registered(name, yarn_app, flags, access)
+
+
+def _registered(name: str, yarn_app: str | None, flags: SparkFlags, access: ArbiterAccess) -> Registration:
     client = ArbiterClient(access.url, access.token, access.verify)
     size = flags.executor_size(_allocation_step(client))
-    return Registration(client, client.register(_request(name, flags, access, size)), size)
+    return Registration(client, client.register(_request(name, yarn_app, flags, access, size)), size)
 
 
-def _request(name: str, flags: SparkFlags, access: ArbiterAccess, size: ExecutorSize) -> wire.Register:
+def _request(
+    name: str, yarn_app: str | None, flags: SparkFlags, access: ArbiterAccess, size: ExecutorSize
+) -> wire.Register:
     most = flags.instances()
     try:
         return wire.Register(
@@ -108,6 +127,7 @@ def _request(name: str, flags: SparkFlags, access: ArbiterAccess, size: Executor
             weight=access.weight,
             demand=[size.total(most)] if most else None,
             grace_s=GRACE_S,
+            yarn_app=yarn_app,
         )
     except ValidationError as problem:
         first = problem.errors()[0]

@@ -1,6 +1,6 @@
 """What the commands that start Spark share of their command lines: spark-submit's words, and the arbiter's options."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -105,6 +105,30 @@ def ends_with_file(words: tuple[str, ...]) -> bool:
 def is_arbiter_from_environment() -> bool:
     """Whether the arbiter's address is the environment's, not an option."""
     return click.get_current_context().get_parameter_source("arbiter") is ParameterSource.ENVIRONMENT
+
+
+SHARE_OPTIONS = ("arbiter", "profile", "slots")
+"""The options that set the share; a command may lack some."""
+
+
+def check_one_share(given: Mapping[str, Any]) -> None:
+    """Check that one option at most sets the share.
+
+    Raises:
+        SubmissionError: several do; the message names them, and where the arbiter's address came from.
+    """
+    from qoop.submit.job import SubmissionError
+
+    names = [name for name in SHARE_OPTIONS if given.get(name) is not None]
+    if len(names) < 2:
+        return
+    if "arbiter" not in names or not is_arbiter_from_environment():
+        options = ", ".join(f"--{name}" for name in names)
+        raise SubmissionError(f"{options}: give only one; each of them sets the share")
+    others = " and ".join(f"--{name}" for name in names if name != "arbiter")
+    raise SubmissionError(
+        f"--arbiter (from {URL_VARIABLE}) and {others}: give only one; unset the variable to run without the arbiter"
+    )
 
 
 def arbiter_access(given: dict[str, Any]) -> "ArbiterAccess | None":

@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 
 import qoop
+from qoop.feedback.shares import Shares
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.replan.events import ShareChanged
-from qoop.server.shares import Shares
 from qoop.server.spark import ONE_COLUMN_SHOW_TABLES, SparkApplication
 from qoop.server.start import show_tables
 from tests.server_world import Client, World, small  # first: it skips where Thrift is missing

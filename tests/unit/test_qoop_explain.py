@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from qoop.cli import cli
+from qoop.engine import versions
 from yarn_plugin import console
 
 SALES, OTHERS = 400_000, 200_000
@@ -73,6 +74,15 @@ def test_where_another_plan_becomes_the_fastest(tables, capsys, tmp_path):
     for number in set(chosen):
         assert f"\nplan {number} on " in shown, "why it wins"
     assert re.search(r"plan \d+ on \d+ slots?: .*scans \d+\.\d\d s \(plan \d+: \d+\.\d\d\)", shown)
+
+
+def test_what_an_older_spark_lacks_is_told(tables, capsys, monkeypatch):
+    assert explain("--tables", tables, "-e", QUERY) == 0
+    assert "with Spark" not in capsys.readouterr().out
+    monkeypatch.setattr(versions, "installed", lambda: "4.2.1")
+    assert explain("--tables", tables, "-e", QUERY) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("with Spark 4.2.1, a stage that a switch cancels starts anew")
 
 
 def test_a_query_of_one_stage_shows_the_reason(tables, capsys, tmp_path):

@@ -211,6 +211,23 @@ def test_an_arbiter_from_the_environment_is_named_in_errors(spark_home, monkeypa
     assert not (spark_home / "record.json").exists()
 
 
+@pytest.mark.parametrize(
+    "words", [("submit", "-e", "q"), ("run", "-e", "q"), ("shell",), ("server",)], ids=lambda words: words[0]
+)
+def test_only_one_option_sets_the_share_and_the_error_names_where_it_came_from(spark_home, monkeypatch, capsys, words):
+    Path("profile").write_text("0,4")
+    monkeypatch.setenv("YARN_ARBITER_TOKEN", "x")
+    monkeypatch.delenv("YARN_ARBITER_URL", raising=False)
+    arbiter, profile = ("--arbiter", "http://127.0.0.1:9"), ("--profile", "profile")
+    assert console.run(cli, "qoop", [*words, *arbiter, *profile]) == 2
+    expected = "qoop: --arbiter, --profile: give only one; each of them sets the share\n"
+    assert capsys.readouterr().err == expected
+    monkeypatch.setenv("YARN_ARBITER_URL", "http://127.0.0.1:9")
+    assert console.run(cli, "qoop", [*words, *profile]) == 2
+    advice = "give only one; unset the variable to run without the arbiter"
+    assert capsys.readouterr().err == f"qoop: --arbiter (from YARN_ARBITER_URL) and --profile: {advice}\n"
+
+
 @pytest.mark.parametrize("command", ["submit", "explain"])
 def test_tables_must_be_local(capsys, command):
     assert console.run(cli, "qoop", [command, "--tables", "hdfs:///x", "-e", "SELECT 1"]) in (1, 2)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import time
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
@@ -12,12 +13,12 @@ pytest.importorskip("TCLIService", reason="needs thrift and PyHive")
 
 from qoop.cli import cli
 from qoop.errors import QoopError
+from qoop.feedback.shares import Shares
 from qoop.replan.events import ArbiterAway, ShareChanged
 from qoop.server import authentication, start
 from qoop.server.authentication import ByName, ByToken
 from qoop.server.errors import AuthenticationError
 from qoop.server.sasl import Credentials
-from qoop.server.shares import Shares
 from qoop.server.spark import Numbers, settings
 from qoop.submit import application
 from qoop.submit.job import SparkFlags
@@ -190,14 +191,14 @@ def test_statements_follow_the_share_and_the_application_holds_it():
     try:
         with shares.telling(told.append):
             feed.emit(share(8.0, 4, 1))
-            with shares.statement(first.append) as statement:
+            with shares.statement(first.append, 1) as statement:
                 events = []
                 assert statement.slots == 8.0
                 statement.start(events.append)
                 feed.emit(share(4.0, 2, 2))
                 statement.close()
                 feed.emit(ArbiterAway("the arbiter is away"))
-            with shares.statement(second.append):
+            with shares.statement(second.append, 2):
                 feed.emit(share(6.0, 3, 3))
         feed.emit(share(2.0, 1, 4))
         assert [event.slots for event in events] == [8.0, 4.0]
@@ -242,9 +243,9 @@ def test_statements_divide_the_share():
     shares = Shares(feed, None, clock=lambda: now[0])
     feed.start(shares._take)
     feed.emit(share(6.0, None, 1))
-    with shares.statement(lines.append) as first:
+    with shares.statement(lines.append, 1) as first:
         first.start(events.append)
-        with shares.statement(print) as second, shares.statement(print) as third:
+        with shares.statement(print, 2) as second, shares.statement(print, 3) as third:
             assert [part.slots for part in (first, second, third)] == [6.0, 3.0, 2.0]
             shares.divide()
             assert first.slots == 6.0, "the others may end at once"
@@ -264,6 +265,22 @@ def test_statements_divide_the_share():
         "share: 6 slots; share number 1",
         "share: 6 slots; share number 1; 2 slots of it for this statement, as 3 run",
     ]
+
+
+def test_sessions_have_equal_parts_however_many_statements_each_runs():
+    """Spark's fair scheduler divides the slots in this way: it has a pool a session."""
+    feed, now, lines = ToyFeed(), [0.0], []
+    shares = Shares(feed, None, clock=lambda: now[0])
+    feed.start(shares._take)
+    feed.emit(share(24.0, None, 1))
+    with ExitStack() as running:
+        alone = running.enter_context(shares.statement(lines.append, "alone"))
+        many = [running.enter_context(shares.statement(lambda line: None, "many")) for _ in range(3)]
+        now[0] = 2.0
+        shares.divide()
+        assert alone.slots == 12.0
+        assert [part.slots for part in many] == [4.0, 4.0, 4.0]
+    assert lines[-1] == "share: 24 slots; share number 1; 12 slots of it for this statement, as 4 run in 2 sessions"
 
 
 def test_settings_are_those_of_spark():

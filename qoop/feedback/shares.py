@@ -1,8 +1,8 @@
-"""The server's share of the cluster: one registration, whose slots are divided among the statements that run."""
+"""An application's share of the cluster: one registration, whose slots are divided among the statements that run."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -41,11 +41,12 @@ class Part:
 
     Args:
         tell: takes a line for its log.
+        session: whose statement it is.
         started_at: by the clock of `Shares`.
     """
 
-    def __init__(self, tell: Callable[[str], None], started_at: float) -> None:
-        self.tell, self.started_at = tell, started_at
+    def __init__(self, tell: Callable[[str], None], session: Hashable, started_at: float) -> None:
+        self.tell, self.session, self.started_at = tell, session, started_at
         self._lock = threading.Lock()
         self._emit: Callable[[Event], None] | None = None
         self._part: ShareChanged | None = None
@@ -55,14 +56,20 @@ class Part:
         """Its part in slots; None before the share is known."""
         return None if self._part is None else self._part.slots
 
-    def divide(self, share: ShareChanged, running: int, is_news: bool) -> None:
-        """Its part is that of a share which so many statements divide. `is_news`: tell it even if it is as before."""
-        slots = min(max(share.slots / running, 1.0), share.slots)
+    def divide(self, share: ShareChanged, running: "Collection[Part]", is_news: bool) -> None:
+        """Its part of a share that it divides with others: sessions have equal parts, and so have those of a session.
+
+        Args:
+            running: the statements that count, itself among them.
+            is_news: tell it even if it is as before.
+        """
+        sessions, own = len({part.session for part in running}), sum(part.session == self.session for part in running)
+        slots = min(max(share.slots / (sessions * own), 1.0), share.slots)
         with self._lock:
             before = self.slots
             if not is_news and before is not None and abs(slots - before) <= CHANGED_PART * before:
                 return
-            among = f"; {in_slots(slots)} of it for this statement, as {running} run" if running > 1 else ""
+            among = _among(slots, len(running), sessions)
             self._part = replace(share, slots=slots, executors=None, seq=None, reason=share.reason + among)
             emit, part = self._emit, self._part
         self.tell(_described(share) + among)
@@ -128,8 +135,7 @@ class Shares:
         """Within this context, call `tell` with a line about the share and each of its changes, with the reason."""
         with self._changed:
             self._tellers.append(tell)
-            latest = self._latest
-        tell(UNKNOWN if latest is None else _described(latest))
+        tell(self.described)
         try:
             yield
         finally:
@@ -137,12 +143,12 @@ class Shares:
                 self._tellers.remove(tell)
 
     @contextmanager
-    def statement(self, tell: Callable[[str], None]) -> Iterator[Part]:
-        """Within this context a statement runs, and has a part of the share. `tell`: as of `telling`."""
-        part = Part(tell, self._clock())
+    def statement(self, tell: Callable[[str], None], session: Hashable) -> Iterator[Part]:
+        """Within this context a statement of a session runs, and has a part of the share. `tell`: as of `telling`."""
+        part = Part(tell, session, self._clock())
         with self._changed:
             self._running.append(part)
-            latest, running = self._latest, len(self._running)
+            latest, running = self._latest, list(self._running)
             self._changed.notify_all()
         if latest is None:
             tell(UNKNOWN)
@@ -153,6 +159,12 @@ class Shares:
         finally:
             with self._changed:
                 self._running.remove(part)
+
+    @property
+    def described(self) -> str:
+        """The share and the reason for it, in a line."""
+        latest = self._latest
+        return UNKNOWN if latest is None else _described(latest)
 
     @property
     def slots(self) -> float | None:
@@ -171,7 +183,7 @@ class Shares:
             return
         settled = {part for part in running if self._clock() - part.started_at >= SETTLE_S}
         for part in running:
-            part.divide(latest, len(settled | {part}), is_news)
+            part.divide(latest, settled | {part}, is_news)
 
     def _parts(self) -> list[Part]:
         with self._changed:
@@ -239,7 +251,7 @@ class _Alone:
         self._shares, self._running = shares, ExitStack()
 
     def start(self, emit: Callable[[Event], None]) -> None:
-        self._running.enter_context(self._shares.statement(lambda line: None)).start(emit)
+        self._running.enter_context(self._shares.statement(lambda line: None, session=self)).start(emit)
 
     def close(self) -> None:
         self._running.close()
@@ -247,3 +259,11 @@ class _Alone:
 
 def _described(share: ShareChanged) -> str:
     return f"share: {in_slots(share.slots)}; {share.reason}"
+
+
+def _among(slots: float, running: int, sessions: int) -> str:
+    """Why a statement has a part of the share only; empty if it has all of it."""
+    if running == 1:
+        return ""
+    where = "" if sessions in (1, running) else f" in {sessions} sessions"
+    return f"; {in_slots(slots)} of it for this statement, as {running} run{where}"

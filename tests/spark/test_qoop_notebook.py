@@ -1,0 +1,58 @@
+"""A notebook with `%%qoop`, run by nbclient where it is installed: progress while it runs, then the answer."""
+
+import re
+
+import pytest
+
+from tests.spark.spark_sessions import small_data
+
+nbformat = pytest.importorskip("nbformat", reason="needs nbclient and ipykernel")
+nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel")
+pytest.importorskip("ipykernel", reason="needs nbclient and ipykernel")
+
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
+
+SESSION = """
+import qoop
+from pathlib import Path
+from pyspark.sql import SparkSession
+from qoop.submit.driver import show_all_tables
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+show_all_tables(spark, Path({folder!r}), print)
+joined = qoop.join(spark, profile={profile!r})
+"""
+
+QUERY = """%%qoop --plan always --rows 2 --into best
+SELECT i_category, count(*) AS n FROM store_sales a JOIN store_sales b ON a.ss_item_sk = b.ss_item_sk
+JOIN item ON a.ss_item_sk = i_item_sk JOIN store ON a.ss_store_sk = s_store_sk GROUP BY 1
+"""
+
+
+class Client(nbclient.NotebookClient):
+    """keeps all that a cell has shown, in order."""
+
+    shown: tuple = ()
+
+    def process_message(self, msg, cell, cell_index):
+        if msg["msg_type"] == "update_display_data":
+            self.shown = (*self.shown, msg["content"]["data"]["text/html"])
+        return super().process_message(msg, cell, cell_index)
+
+
+def test_a_notebook_shows_progress_and_then_the_rows_and_the_plan(tmp_path):
+    (tmp_path / "profile").write_text("0,2\n")
+    notebook = nbformat.v4.new_notebook()
+    session = SESSION.format(folder=str(small_data().path), profile=str(tmp_path / "profile"))
+    sources = [session, "%load_ext qoop", QUERY, "print(len(best), best[0]['n'] > 0)"]
+    notebook.cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    client = Client(notebook, timeout=240, allow_errors=True, kernel_name="python3")
+    client.execute()
+    cells = notebook.cells
+    texts = ["".join(one.get("text", "") for one in cell.outputs) for cell in cells]
+    assert not any(one.output_type == "error" for cell in cells for one in cell.outputs), cells
+    assert texts[3].split()[1] == "True"
+    final = next(one.data["text/html"] for one in cells[2].outputs if one.output_type == "display_data")
+    assert final.startswith("<table><thead><tr><th>i_category</th><th>n</th>")
+    assert "&lt;svg" in final, "the plan is a picture"
+    progress = [page for page in client.shown if page.startswith("<pre>") and re.search("stage|tasks", page)]
+    assert len(progress) >= 3
