@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from themis_agent.agent import commands, events, messages
+from themis_agent.agent.searching import is_trial_id
 from yarn_plugin.model.auction import Release
 
 
@@ -22,7 +23,7 @@ class Translation:
                 return (events.Offered(message.id, message.offer),)
             case messages.Grant():
                 return tuple(
-                    events.Granted(lease.id, tuple(map(_gpu, lease.holdings)), self._time(lease.until))
+                    events.Granted(lease.id, _gpus(lease), self._time(lease.until), _trial(lease))
                     for lease in message.leases
                 )
             case messages.Renew():
@@ -35,11 +36,28 @@ class Translation:
                 return (events.LeasesRead(tuple(map(self._held, message.leases))),)
 
     def _held(self, lease: messages.Lease) -> events.HeldLease:
-        gpus = tuple(map(_gpu, lease.holdings))
-        return events.HeldLease(lease.id, gpus, self._time(lease.until), lease.revoked, self._time(lease.vacate_by))
+        until, by = self._time(lease.until), self._time(lease.vacate_by)
+        return events.HeldLease(lease.id, _gpus(lease), until, lease.revoked, by, _trial(lease))
 
     def _time(self, wall: float | None) -> float | None:
         return None if wall is None else self._journal_time(wall)
+
+
+def _trial(lease: messages.Lease) -> str:
+    """The trial that a lease is for; "": it is for a search as a whole."""
+    return lease.job if is_trial_id(lease.job) else ""
+
+
+def _gpus(lease: messages.Lease) -> tuple[events.Gpu, ...]:
+    """The GPUs of a lease. That of a trial has one GPU, with cores of its node, or a slot: cores and memory of one."""
+    if not _trial(lease):
+        return tuple(map(_gpu, lease.holdings))
+    gpus = tuple(_gpu(holding) for holding in lease.holdings if holding.place is not None)
+    if gpus:
+        return gpus
+    node = lease.holdings[0].cell
+    # A node has several slots, which have no names of their own.
+    return (events.Gpu(f"{node}/slot-{lease.id}", node, node, "", node.partition(":")[0], is_slot=True),)
 
 
 def _gpu(holding: messages.Holding) -> events.Gpu:

@@ -28,7 +28,7 @@ class Leases:
 
     hosts = ("node", "node")
 
-    def __init__(self, access, token, translation, put, check, answers, most_gpus):
+    def __init__(self, access, token, translation, put, check, answers, most_gpus, alternatives=()):
         self.put = put
         self.said = []
 

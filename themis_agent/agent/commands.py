@@ -16,13 +16,14 @@ class SampleTrial:
 @dataclass(frozen=True, slots=True)
 class Place:
     """The GPUs of one launcher, all on one machine; `first_rank`: the rank of the first process there. `host`: of the
-    machine in YARN; `ordinals`: of the GPUs there."""
+    machine in YARN; `ordinals`: of the GPUs there. `is_slot`: a slot of cores in place of a GPU."""
 
     machine: str
     cells: tuple[str, ...]
     first_rank: int
     host: str = ""
     ordinals: tuple[int, ...] = ()
+    is_slot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,21 @@ class ReleaseGpus:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialJob:
+    """A trial as a job at the arbiter. `work`: the steps that are left until the end of its rung."""
+
+    trial: str
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareTrials:
+    """Declare these trials, and no others, as the jobs of the search at the arbiter."""
+
+    jobs: tuple[TrialJob, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The search is over and nothing runs any more. `best`: the best trial; None if none has reported."""
 
@@ -94,4 +110,6 @@ class Finish:
     best: str | None
 
 
-Command = SampleTrial | StartTrial | StopTrial | KillTrial | SendEstimate | SendBid | ReleaseGpus | Finish
+Command = (
+    SampleTrial | StartTrial | StopTrial | KillTrial | SendEstimate | SendBid | ReleaseGpus | DeclareTrials | Finish
+)

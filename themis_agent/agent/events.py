@@ -12,6 +12,7 @@ class Gpu:
     """A GPU by name: `cell` as in its lease, and where it is.
 
     `host`: of its node in YARN, and `ordinal`: its number there; `model`: as `yarn_plugin.model.gpus.GpuPlace`.
+    `is_slot`: it is a slot of cores, which is leased to a trial in place of a GPU.
     """
 
     cell: str
@@ -21,6 +22,7 @@ class Gpu:
     host: str = ""
     ordinal: int = 0
     model: str = ""
+    is_slot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +150,12 @@ class LauncherEnded:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """A lease begins. `until`: None without an end."""
+    """A lease begins. `until`: None without an end. `trial`: that it is for; "": for any."""
 
     lease: str
     gpus: tuple[Gpu, ...]
     until: float | None = None
+    trial: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +185,14 @@ class LeaseEnded:
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """A lease as it is now; `revoked`: its GPUs that are to be vacated until `vacate_by`."""
+    """A lease as it is now; `revoked`: its GPUs that are to be vacated until `vacate_by`. `trial`: as of `Granted`."""
 
     lease: str
     gpus: tuple[Gpu, ...]
     until: float | None = None
     revoked: tuple[str, ...] = ()
     vacate_by: float | None = None
+    trial: str = ""
 
 
 @dataclass(frozen=True, slots=True)

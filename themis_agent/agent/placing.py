@@ -41,6 +41,8 @@ def _vacate_by(state: State, attempt: Attempt, at: float) -> float:
 
 def placed(state: State, at: float) -> tuple[State, list[Command]]:
     """Trials move to where they are faster, if that is worth it; then trials that wait start on free GPUs."""
+    if state.settings.by_trial:
+        return _started_by_lease(state, at)
     jobs = {job.id: job for job in state.running_search().work().jobs if state.trials[job.id].fate == "training"}
     state = _moved(state, jobs, at)
     return _started(state, jobs, at)
@@ -79,15 +81,39 @@ def _started(state: State, jobs: Mapping[str, Job], at: float) -> tuple[State, l
     for name, gpus in divide(machines_of(free), waiting) if free else ():
         trial = state.trials[name]
         if trial.parameters is None:
-            if not trial.sampling:
-                commands.append(SampleTrial(name, trial.number))
-                state = state.with_trial(replace(trial, sampling=True))
-            continue
-        places = _places(_chosen(gpus, free))
-        epoch = trial.epoch + 1
-        state = state.with_trial(replace(trial, epoch=epoch, attempt=Attempt(epoch, places, at)))
-        commands.append(StartTrial(name, epoch, places, trial.parameters))
+            state, commands = _sampled(state, trial, commands)
+        else:
+            state, commands = _begun(state, trial, _chosen(gpus, free), at, commands)
     return state, commands
+
+
+def _started_by_lease(state: State, at: float) -> tuple[State, list[Command]]:
+    """Trials that wait start on what is leased for them."""
+    commands: list[Command] = []
+    for lease in state.leases.values():
+        trial = state.trials.get(lease.trial)
+        if trial is None or trial.fate != "training" or trial.attempt is not None or lease.revoked:
+            continue
+        if trial.parameters is None:
+            state, commands = _sampled(state, trial, commands)
+        else:
+            state, commands = _begun(state, trial, lease.gpus, at, commands)
+    return state, commands
+
+
+def _sampled(state: State, trial: TrialState, commands: list[Command]) -> tuple[State, list[Command]]:
+    if trial.sampling:
+        return state, commands
+    return state.with_trial(replace(trial, sampling=True)), [*commands, SampleTrial(trial.id, trial.number)]
+
+
+def _begun(
+    state: State, trial: TrialState, gpus: Sequence[Gpu], at: float, commands: list[Command]
+) -> tuple[State, list[Command]]:
+    assert trial.parameters is not None
+    places, epoch = _places(gpus), trial.epoch + 1
+    state = state.with_trial(replace(trial, epoch=epoch, attempt=Attempt(epoch, places, at)))
+    return state, [*commands, StartTrial(trial.id, epoch, places, trial.parameters)]
 
 
 def _chosen(gpus: Gpus, free: dict[str, Gpu]) -> list[Gpu]:
@@ -113,6 +139,6 @@ def _places(gpus: Sequence[Gpu]) -> tuple[Place, ...]:
     for machine, grouped in groupby(sorted(gpus, key=_order), key=lambda gpu: gpu.machine):
         inside = list(grouped)
         cells, ordinals = tuple(gpu.cell for gpu in inside), tuple(gpu.ordinal for gpu in inside)
-        places.append(Place(machine, cells, rank, inside[0].host, ordinals))
+        places.append(Place(machine, cells, rank, inside[0].host, ordinals, inside[0].is_slot))
         rank += len(cells)
     return tuple(places)

@@ -3,9 +3,9 @@
 from collections import deque
 from dataclasses import dataclass
 
-from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
+from themis_agent.agent.commands import Command, DeclareTrials, ReleaseGpus, SendBid, SendEstimate
 
-ToArbiter = SendEstimate | SendBid | ReleaseGpus
+ToArbiter = SendEstimate | SendBid | ReleaseGpus | DeclareTrials
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,16 @@ class Outbox:
         self._deadlines[question] = until
 
     def put(self, command: Command) -> bool:
-        """Take a command that is for the arbiter; whether it is. An answer replaces one to the same question."""
+        """Take a command that is for the arbiter; whether it is. An answer replaces one to the same question, and a
+        declaration an earlier one."""
         if not isinstance(command, ToArbiter):
             return False
-        if isinstance(command, ReleaseGpus):
-            self._waiting.append(_Waiting(command, None))
-            return True
-        kept = (one for one in self._waiting if isinstance(one.command, ReleaseGpus) or one.command.id != command.id)
-        self._waiting = deque(kept)
-        self._waiting.append(_Waiting(command, self._deadlines.get(command.id)))
+        if isinstance(command, DeclareTrials):
+            self._waiting = deque(one for one in self._waiting if not isinstance(one.command, DeclareTrials))
+        elif isinstance(command, SendEstimate | SendBid):
+            self._waiting = deque(one for one in self._waiting if getattr(one.command, "id", None) != command.id)
+        question = command.id if isinstance(command, SendEstimate | SendBid) else None
+        self._waiting.append(_Waiting(command, self._deadlines.get(question) if question else None))
         return True
 
     def next(self, now: float) -> ToArbiter | None:

@@ -42,6 +42,7 @@ from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import LeaseDropped
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.model.share import Claim
+from yarn_plugin.model.share import Job as DeclaredJob
 from yarn_plugin.model.topology import NODE
 
 WHERE = ("a GPU", "a slot of cores")
@@ -527,6 +528,26 @@ def solve(queue: Queue) -> Starts:
     return choose_starts(queue.jobs, queue.free_in, queue.progress, queue.alpha, queue.overdue)
 
 
+def check_job(settings: AlloxSettings | None, job: DeclaredJob) -> None:
+    """Check that a job can run on each machine that it names.
+
+    Raises:
+        BadInputError: one of its alternatives is larger than a GPU or a slot.
+    """
+    slot = Resources.of(dict((settings or AlloxSettings()).cpu_slot))
+    for place, amounts in enumerate(job.demand.alternatives if job.demand is not None else ()):
+        field = f"alternatives.{place}.resources"
+        if amounts[GPU] > 1:
+            raise BadInputError(f"{field}.{GPU}", amounts[GPU], "must be 1: a job has one GPU, or a slot of cores")
+        if not amounts[GPU] and not slot:
+            raise BadInputError(field, amounts.as_dict(), f"must have {GPU}: the pool has no slots of cores")
+        for name in (VCORES, MEMORY) if not amounts[GPU] else ():
+            if amounts[name] > slot[name]:
+                raise BadInputError(
+                    f"{field}.{name}", amounts[name], f"must be at most {slot[name]}: a slot has no more"
+                )
+
+
 def _note(job: Job, kind: int) -> str:
     """Why a job runs on this kind of machine, for people."""
     mine, other = job.times[kind], job.times[1 - kind]
@@ -550,5 +571,6 @@ KIND = AllocatorKind(
     parameters=AlloxSettings,
     messages=frozenset({"allox.sample"}),
     solvers={"allox.queue/1": solve},
+    check_job=check_job,
 )
 """AlloX."""
