@@ -6,7 +6,7 @@ from tests.http_service import Arbiter, problems, running
 from yarn_plugin.api import job_translation
 from yarn_plugin.api.jobs import DeclaredJobs
 from yarn_plugin.decide import events
-from yarn_plugin.decide.allocators.allox import AlloxSettings
+from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
 from yarn_plugin.decide.allocators.shared_gpus import SharedGpusSettings
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.mechanisms.interference import Interference, Pair, Profile

@@ -58,9 +58,10 @@ def metric_text(value: float | None) -> str:
 
 
 def gpus(cells: tuple[str, ...]) -> str:
-    """GPUs by their names, such as `node-1/3`."""
+    """GPUs by their names, such as `node-1/3`; or slots of cores, which a trial has in place of one."""
     shown = ", ".join(cells[:8])
-    return f"{count(len(cells), 'GPU')} ({shown}{', ...' if len(cells) > 8 else ''})"
+    kind = "slot" if cells and all(is_slot(cell) for cell in cells) else "GPU"
+    return f"{count(len(cells), kind)} ({shown}{', ...' if len(cells) > 8 else ''})"
 
 
 def steps(low: float, high: float) -> str:

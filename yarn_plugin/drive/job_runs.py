@@ -3,10 +3,10 @@ run on GPUs or on cores."""
 
 from collections.abc import Callable, Sequence
 
-from yarn_plugin.decide.allocators.allox import AlloxSettings
+from yarn_plugin.decide.allocators.allox.sampling import FRACTIONS
+from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.allocators.gpu_queues import GpuQueuesSettings
-from yarn_plugin.decide.allocators.sampling import FRACTIONS
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.decide.policies.sides import SIDE_POLICIES

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from yarn_plugin.decide.allocators.sampling import FRACTIONS, MIN_SAMPLE_S, SampleRun
+from yarn_plugin.decide.allocators.allox.sampling import FRACTIONS, MIN_SAMPLE_S, SampleRun
 from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Renew, Revoke
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp

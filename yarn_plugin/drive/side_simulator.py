@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 
-from yarn_plugin.decide.allocators.sampling import MIN_SAMPLE_S
+from yarn_plugin.decide.allocators.allox.sampling import MIN_SAMPLE_S
 from yarn_plugin.decide.mechanisms import allox
 from yarn_plugin.decide.policies.sides import SidePolicy
 from yarn_plugin.decide.policies.sides.queue import GPU_KIND, Queue, Running
