@@ -56,8 +56,7 @@ def _gpus(lease: messages.Lease) -> tuple[events.Gpu, ...]:
     if gpus:
         return gpus
     node = lease.holdings[0].cell
-    # A node has several slots, which have no names of their own.
-    return (events.Gpu(f"{node}/slot-{lease.id}", node, node, "", node.partition(":")[0], is_slot=True),)
+    return (events.Gpu(events.slot_name(node, lease.id), node, node, "", node.partition(":")[0]),)
 
 
 def _gpu(holding: messages.Holding) -> events.Gpu:

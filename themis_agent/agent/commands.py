@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from themis_agent.agent.events import is_slot
 from yarn_plugin.model.auction import Bid, Estimate
 
 
@@ -16,14 +17,18 @@ class SampleTrial:
 @dataclass(frozen=True, slots=True)
 class Place:
     """The GPUs of one launcher, all on one machine; `first_rank`: the rank of the first process there. `host`: of the
-    machine in YARN; `ordinals`: of the GPUs there. `is_slot`: a slot of cores in place of a GPU."""
+    machine in YARN; `ordinals`: of the GPUs there."""
 
     machine: str
     cells: tuple[str, ...]
     first_rank: int
     host: str = ""
     ordinals: tuple[int, ...] = ()
-    is_slot: bool = False
+
+    @property
+    def is_slot(self) -> bool:
+        """Whether it is a slot of cores in place of a GPU."""
+        return all(map(is_slot, self.cells))
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,6 @@ def _places(gpus: Sequence[Gpu]) -> tuple[Place, ...]:
     for machine, grouped in groupby(sorted(gpus, key=_order), key=lambda gpu: gpu.machine):
         inside = list(grouped)
         cells, ordinals = tuple(gpu.cell for gpu in inside), tuple(gpu.ordinal for gpu in inside)
-        places.append(Place(machine, cells, rank, inside[0].host, ordinals, inside[0].is_slot))
+        places.append(Place(machine, cells, rank, inside[0].host, ordinals))
         rank += len(cells)
     return tuple(places)

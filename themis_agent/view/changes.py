@@ -15,6 +15,7 @@ from themis_agent.agent.events import (
     Restarted,
     Revoked,
     Suspended,
+    is_slot,
 )
 from themis_agent.agent.settings import VIOLATED
 from themis_agent.agent.state import Attempt, Fate, State, TrialState
@@ -60,7 +61,7 @@ def metric_text(value: float | None) -> str:
 def gpus(cells: tuple[str, ...]) -> str:
     """GPUs by their names, such as `node-1/3`; or slots of cores, which a trial has in place of one."""
     shown = ", ".join(cells[:8])
-    kind = "slot" if cells and all(is_slot(cell) for cell in cells) else "GPU"
+    kind = "slot" if cells and all(map(is_slot, cells)) else "GPU"
     return f"{count(len(cells), kind)} ({shown}{', ...' if len(cells) > 8 else ''})"
 
 
