@@ -2,11 +2,13 @@
 
 Policies see estimated times, jobs take true ones. Where jobs are sampled (AlloX, section 4.4), samples come before all
 jobs, in order of arrival, in turn by user, and hold a machine each. A job waits for its own samples; with a `barrier`
-also for those of all jobs that arrived at the same moment, as in the authors' simulator. A job that is preempted goes
+also for those of all jobs that arrived at the same moment, and all ends at whole seconds, as in the authors' simulator.
+A job that is preempted goes
 on where it was, at no cost.
 """
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -103,6 +105,8 @@ class SideSimulation:
 
     def _put(self, at: float, action: Callable[[], None]) -> None:
         self._added += 1
+        # The authors' simulator moves in steps of a second.
+        at = math.ceil(at - 1e-9) if self._barrier else at
         heapq.heappush(self._agenda, (at, self._added, action))
 
     def _arrive(self, job: Job) -> None:
