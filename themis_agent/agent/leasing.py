@@ -23,7 +23,9 @@ def take(state: State, event: Granted | Renewed | Revoked | LeaseEnded) -> State
         if event.lease in state.granted:
             # After a restart of the arbiter it is sent again, maybe when its GPUs have been given back.
             return state
-        leases[event.lease] = Lease(event.gpus, event.until, trial=event.trial)
+        # Elsewhere, a job that the user has named so is the whole search's.
+        trial = event.trial if state.settings.by_trial else ""
+        leases[event.lease] = Lease(event.gpus, event.until, trial=trial)
         return replace(state, leases=leases, granted=(*state.granted, event.lease)[-MAX_GRANTED:])
     lease = leases.get(event.lease)
     if lease is None:
@@ -44,8 +46,9 @@ def replaced(state: State, event: LeasesRead) -> State:
     """The state with these leases and no others."""
     leases = {}
     for one in event.leases:
-        revoked = tuple(gpu.cell for gpu in one.gpus) if one.trial and one.revoked else one.revoked
-        leases[one.lease] = Lease(one.gpus, one.until, revoked, one.vacate_by or 0.0, one.trial)
+        trial = one.trial if state.settings.by_trial else ""
+        revoked = tuple(gpu.cell for gpu in one.gpus) if trial and one.revoked else one.revoked
+        leases[one.lease] = Lease(one.gpus, one.until, revoked, one.vacate_by or 0.0, trial)
     known = [*state.granted, *(lease for lease in leases if lease not in state.granted)]
     return replace(state, leases=leases, granted=tuple(known)[-MAX_GRANTED:])
 
