@@ -23,10 +23,9 @@ def first_jobs(app: AppFile) -> list[Job]:
 
 def alternatives_of(app: AppFile) -> list[Alternative]:
     """What a trial needs on a GPU, and on a slot of cores; nothing if the search knows no sides."""
-    sides = ((app.gpu, {GPU: 1}), (app.cpu, {}))
-    return [_alternative(app, side, gpus) for side, gpus in sides if side is not None]
+    return [_alternative(app, side, gpus) for side, gpus in ((app.gpu, 1), (app.cpu, 0)) if side is not None]
 
 
-def _alternative(app: AppFile, side: Side, gpus: dict[str, int]) -> Alternative:
-    vcores, memory_mb = side.vcores or app.vcores, side.memory_mb or app.memory_mb
-    return Alternative(resources={**gpus, VCORES: vcores, MEMORY: memory_mb}, speed=side.speed)
+def _alternative(app: AppFile, side: Side, gpus: int) -> Alternative:
+    amounts = {VCORES: side.vcores or app.vcores, MEMORY: side.memory_mb or app.memory_mb}
+    return Alternative(resources={GPU: gpus, **amounts} if gpus else amounts, speed=side.speed)

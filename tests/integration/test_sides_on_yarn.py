@@ -12,7 +12,7 @@ from themis_agent.app_file import read
 from themis_agent.yarn import submission
 from yarn_plugin.api.client import ArbiterClient
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 CONFIG = """
 [[pools]]
@@ -28,8 +28,9 @@ place_within_s = 60
 task_memory_mb = 2100
 nodes = ["{host}"]
 
-[pools.parameters.settings]
-cpu_slot = {{ vcores = 2, memory-mb = 700 }}
+[pools.parameters.settings.cpu_slot]
+vcores = 2
+memory-mb = 700
 
 [poll]
 metrics_s = 0.2

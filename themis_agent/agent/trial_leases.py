@@ -14,7 +14,7 @@ MAX_DECLARED = 200
 """An application has at most so many jobs at the arbiter."""
 
 
-def declared(before: State | None, state: State) -> list[Command]:
+def declared(before: State | None, state: State) -> list[DeclareTrials]:
     """The declaration of the trials, if it is new. `before`: the state at the last declaration, or later; None: it may
     be lost."""
     if not state.settings.by_trial or state.outcome is not None or state.suspended:
