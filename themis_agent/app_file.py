@@ -110,6 +110,17 @@ class Environment(Section):
     image: str | None = None
 
 
+class Side(Section):
+    """How a trial runs on a GPU, or on a slot of cores. `command`, `memory_mb`, `vcores`: by default, the search's.
+    `env`: environment variables beside those of the search. `speed`: its steps per second, if that is known."""
+
+    command: str | list[str] | None = None
+    env: dict[Annotated[str, matching(_NAME, "must be the name of an environment variable")], str] = Field(default={})
+    memory_mb: Annotated[int, Field(ge=64)] | None = None
+    vcores: Annotated[int, Field(ge=1)] | None = None
+    speed: Annotated[float, Field(gt=0, le=1e12)] | None = None
+
+
 class Data(Section):
     """Data that every node localises once, read-only: file:///PATH, or file:///PATH#NAME."""
 
@@ -160,6 +171,8 @@ class AppFile(Section):
     enqueue: tuple[Parameters, ...] = ()
     jobs: JobList = Field(default=[])
     sharing: GpuPart | None = None
+    gpu: Side | None = None
+    cpu: Side | None = None
     environment: Environment = Environment()
     data: Data = Data()
 
@@ -172,10 +185,19 @@ class AppFile(Section):
         steps = given.get("max_steps")
         return {**given, "patience": -(-steps // 2)} if isinstance(steps, int) and steps > 0 else given
 
+    def words_on(self, side: Side | None) -> tuple[str, ...]:
+        """The words of the command on a side; parameters are still placeholders."""
+        own = side.command if side is not None else None
+        return command_words.words_of(self.command if own is None else own)
+
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the command; parameters are still placeholders."""
-        return command_words.words_of(self.command)
+        """The words of the command of the search; parameters are still placeholders."""
+        return self.words_on(None)
+
+    def side(self, is_slot: bool) -> Side | None:
+        """How a trial runs on a GPU, or on a slot of cores; None: the search knows no sides."""
+        return self.cpu if is_slot else self.gpu
 
     def in_words(self) -> Self:
         """The same search, its command as a list of words."""
@@ -230,6 +252,7 @@ class AppFile(Section):
             trial_timeout_s=self.trial_timeout_s,
             speeds=tuple(sorted(self.speeds.items())),
             rules=2,
+            by_trial=self.gpu is not None,
         )
 
 
@@ -286,7 +309,8 @@ def _conflicts(given: Mapping[str, Any]) -> Iterator[str]:
     yield from _patterns(given)
     yield from _constraints(given)
     yield from _sampler(given, dimensions)
-    yield from _command(given.get("command"), dimensions)
+    yield from _command("command", given.get("command"), dimensions)
+    yield from _sides(given, dimensions)
     for name, dimension in dimensions.items():
         yield from _condition(name, dimension, dimensions)
     enqueued = given.get("enqueue")
@@ -330,6 +354,8 @@ def _sharing(given: Mapping[str, Any]) -> Iterator[str]:
         yield f"gpus_per_trial.max {most!r}: must be 1 with [sharing]: a trial has a part of one GPU"
     if given.get("jobs"):
         yield "jobs: must be left out with [sharing], which declares a job for each trial"
+    if given.get("gpu") is not None or given.get("cpu") is not None:
+        yield "sharing: must be left out with [gpu] and [cpu]: a trial has a whole GPU, or a slot"
 
 
 def _number_of_enqueued(given: Mapping[str, Any], enqueued: int) -> Iterator[str]:
@@ -437,10 +463,29 @@ def in_order(space: Mapping[str, AnyDimension]) -> list[str]:
     return ordered
 
 
-def _command(command: object, space: Mapping[str, Any]) -> Iterator[str]:
+def _sides(given: Mapping[str, Any], space: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with [gpu] and [cpu] beside each other and the rest."""
+    sides = {name: given[name] for name in ("gpu", "cpu") if given.get(name) is not None}
+    for name, side in sides.items():
+        if isinstance(side, Mapping):
+            yield from _command(f"{name}.command", side.get("command"), space)
+    if len(sides) == 1:
+        (name,) = sides
+        other = "cpu" if name == "gpu" else "gpu"
+        yield f"{other}: required beside [{name}]; a search that runs on one side alone has neither"
+    if not sides:
+        return
+    gpus = given.get("gpus_per_trial")
+    if isinstance(gpus, Mapping) and gpus.get("max", 1) != 1:
+        yield f"gpus_per_trial.max {gpus['max']!r}: must be 1 with [gpu] and [cpu]: a trial has one GPU, or a slot"
+    if given.get("jobs"):
+        yield "jobs: must be left out with [gpu] and [cpu]: each trial is declared as a job"
+
+
+def _command(field: str, command: object, space: Mapping[str, Any]) -> Iterator[str]:
     is_valid = isinstance(command, str) or (isinstance(command, list) and all(isinstance(one, str) for one in command))
     for problem in command_words.problems(command, space) if is_valid else ():  # type: ignore[arg-type]
-        yield f"command {command!r}: {problem}"
+        yield f"{field} {command!r}: {problem}"
 
 
 def _condition(name: str, dimension: Mapping[str, Any], space: Mapping[str, Any]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from themis_agent.agent import commands, events, messages
+from themis_agent.agent.searching import is_trial_id
 from themis_agent.agent.sharing import gpu_of, part_of
 from yarn_plugin.model.auction import Release
 
@@ -28,7 +29,8 @@ class Translation:
                 return (events.Offered(message.id, message.offer),)
             case messages.Grant():
                 return tuple(
-                    events.Granted(lease.id, self._gpus(lease), self._time(lease.until)) for lease in message.leases
+                    events.Granted(lease.id, self._gpus(lease), self._time(lease.until), _trial(lease))
+                    for lease in message.leases
                 )
             case messages.Renew():
                 return (events.Renewed(message.lease, self._time(message.until)),)
@@ -42,10 +44,11 @@ class Translation:
     def _held(self, lease: messages.Lease) -> events.HeldLease:
         gpus = self._gpus(lease)
         revoked = tuple(gpu.cell for gpu in gpus) if self._is_sharing and lease.revoked else lease.revoked
-        return events.HeldLease(lease.id, gpus, self._time(lease.until), revoked, self._time(lease.vacate_by))
+        until, by = self._time(lease.until), self._time(lease.vacate_by)
+        return events.HeldLease(lease.id, gpus, until, revoked, by, _trial(lease))
 
     def _gpus(self, lease: messages.Lease) -> tuple[events.Gpu, ...]:
-        gpus = tuple(map(_gpu, lease.holdings))
+        gpus = _gpus(lease)
         if not self._is_sharing:
             return gpus
         # A part of a GPU has a holding for each of its resources.
@@ -58,6 +61,22 @@ class Translation:
 
     def _time(self, wall: float | None) -> float | None:
         return None if wall is None else self._journal_time(wall)
+
+
+def _trial(lease: messages.Lease) -> str:
+    """The trial that a lease is for; "": it is for a search as a whole."""
+    return lease.job if is_trial_id(lease.job) else ""
+
+
+def _gpus(lease: messages.Lease) -> tuple[events.Gpu, ...]:
+    """The GPUs of a lease. That of a trial has one GPU, with cores of its node, or a slot: cores and memory of one."""
+    if not _trial(lease):
+        return tuple(map(_gpu, lease.holdings))
+    gpus = tuple(_gpu(holding) for holding in lease.holdings if holding.place is not None)
+    if gpus:
+        return gpus
+    node = lease.holdings[0].cell
+    return (events.Gpu(events.slot_name(node, lease.id), node, node, "", node.partition(":")[0]),)
 
 
 def _gpu(holding: messages.Holding) -> events.Gpu:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from themis_agent.agent.commands import Place, StartTrial
-from themis_agent.app_file import AppFile
+from themis_agent.app_file import AppFile, Side
 from themis_agent.communication import settings
 from themis_agent.local.folder import Folder
 from themis_agent.trial.wire import CheckpointSpec, LaunchSpec
@@ -19,7 +19,8 @@ LAUNCHER, HOST = "themis_agent.trial.launcher", "themis_agent.trial.host"
 @dataclass(frozen=True)
 class Site:
     """Where a launcher runs. `host`: its name for others. `directory`: for local checkpoints. `python`: that `python`
-    stands for in commands. `gpu_locks`: see `LaunchSpec`. `logs`: for logs that are copied to a store.
+    stands for in commands. `gpu_locks`: see `LaunchSpec`. `logs`: for logs that are copied to a store. `has_gpus`:
+    if not, trials that can run on either side run on cores.
     """
 
     host: str
@@ -29,15 +30,16 @@ class Site:
     heartbeat_s: float
     gpu_locks: tuple[str, ...] = ()
     logs: str = ""
+    has_gpus: bool = True
 
 
 def launch_spec(app: AppFile, folder: Folder, url: str, command: StartTrial, place: Place, site: Site) -> LaunchSpec:
     """The launch file for one place of a trial. `url`: of the agent."""
-    parameters = json.loads(command.parameters)
+    parameters, side = json.loads(command.parameters), app.side(is_slot=not site.has_gpus)
     return LaunchSpec(
         trial=command.trial,
         epoch=command.epoch,
-        command=command_line(app, parameters, site.python),
+        command=command_line(app, parameters, site.python, side),
         ranks=list(range(place.first_rank, place.first_rank + len(place.cells))),
         world_size=command.world_size,
         devices=site.devices,
@@ -54,7 +56,7 @@ def launch_spec(app: AppFile, folder: Folder, url: str, command: StartTrial, pla
         agent_url=url,
         agent_address=folder.url_of(folder.address),
         token_file=folder.place_of(folder.token_file),
-        env=environment(app, parameters),
+        env={**environment(app, parameters), **of_side(side, site.has_gpus)},
         metric=app.metric,
         metrics=list(app.metrics),
         loss_pattern=app.loss_pattern,
@@ -62,10 +64,10 @@ def launch_spec(app: AppFile, folder: Folder, url: str, command: StartTrial, pla
     )
 
 
-def command_line(app: AppFile, parameters: dict[str, object], python: str) -> list[str]:
+def command_line(app: AppFile, parameters: dict[str, object], python: str, side: Side | None = None) -> list[str]:
     """The command of a trial with its parameters. A word with a parameter that the trial does not have is left out."""
     words = []
-    for word in app.words:
+    for word in app.words_on(side):
         with contextlib.suppress(KeyError):
             words.append(word.format_map(parameters))
     if words[0] in ("python", "python3"):
@@ -94,6 +96,11 @@ def part_limits(part: GpuPart) -> dict[str, str]:
         "XLA_PYTHON_CLIENT_MEM_FRACTION": memory,
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     }
+
+
+def of_side(side: Side | None, has_gpus: bool) -> dict[str, str]:
+    """What a side adds to that: its own variables, and which side it is."""
+    return {} if side is None else {**side.env, "THEMIS_SIDE": "gpu" if has_gpus else "cpu"}
 
 
 def last_lines(path: Path, count: int) -> tuple[str, ...]:

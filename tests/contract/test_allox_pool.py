@@ -3,10 +3,13 @@
 import pytest
 
 from tests.ledger_world import LedgerWorld
-from yarn_plugin.decide.allocators.allox import AlloxSettings
+from yarn_plugin.decide.allocators.allox.allocator import Allox, note_of
+from yarn_plugin.decide.allocators.allox.jobs import Jobs
+from yarn_plugin.decide.allocators.allox.sampling import SampleRun
+from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
 from yarn_plugin.decide.allocators.plan import Idle
-from yarn_plugin.decide.allocators.sampling import SampleRun
 from yarn_plugin.decide.events import JobsDeclared, NodesChanged
+from yarn_plugin.decide.mechanisms.allox import Job as MatchedJob
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.cluster import Node
@@ -27,6 +30,11 @@ def job(name, gpu_s=None, cores_s=None, tenant="ann"):
     usable = [(amounts, 1.0 / seconds) for amounts, seconds in sides if seconds is not None]
     demand = Demand(tuple(amounts for amounts, _ in usable))
     return Job(name, tenant, demand=demand, speeds=tuple(speed for _, speed in usable), work=1.0)
+
+
+def matched(gpu_s, cores_s):
+    """A job as it is matched."""
+    return MatchedJob("train", "ann", (gpu_s, cores_s), (1.0, 1.0))
 
 
 class World:
@@ -52,6 +60,34 @@ def test_the_job_that_gains_most_gets_the_gpu():
     assert at.sides() == {"fast-on-gpu": "gpu", "slow-on-both": "cores"}
     notes = {entry.leased.claim[1]: entry.leased.note for entry in at.world.state.ledger.leases.values()}
     assert notes["fast-on-gpu"] == "on a GPU, where it is 10 times as fast as on a slot of cores"
+
+
+def test_a_job_on_its_slower_side_is_told_how_many_jobs_gain_more_on_the_other():
+    at = World(node(0))
+    others = [job(f"short-{number}", 10, 100 + number) for number in range(3)]
+    at.declare(job("long", 100, 610), *others, job("worse", 100, 200))
+    notes = {entry.leased.claim[1]: entry.leased.note for entry in at.world.state.ledger.leases.values()}
+    assert notes["worse"] == "on a slot of cores: a GPU is 2 times as fast, but 4 jobs gain more"
+    assert note_of(matched(100.0, 610.0), 1, [matched(1.0, 9.0)]) == (
+        "on a slot of cores: a GPU is 6.1 times as fast, but 1 job gains more"
+    )
+
+
+def test_a_job_on_its_slower_side_that_gains_most_is_done_sooner_there_than_by_waiting():
+    at = World(node(0))
+    at.declare(job("first", 100))
+    at.declare(job("first", 100), job("second", 90, 120))
+    notes = {entry.leased.claim[1]: entry.leased.note for entry in at.world.state.ledger.leases.values()}
+    assert notes["second"] == "on a slot of cores: a GPU is 1.33 times as fast, but it is done sooner than waiting"
+
+
+def test_the_waiting_jobs_are_looked_at_once_for_each_event(monkeypatch):
+    looks, events = [], []
+    waiting, propose = Jobs.waiting, Allox.propose
+    monkeypatch.setattr(Jobs, "waiting", lambda *given: looks.append(1) or waiting(*given))
+    monkeypatch.setattr(Allox, "propose", lambda *given: events.append(1) or propose(*given))
+    World(node(0)).declare(job("first", 50, 60), job("second", 10, 100))
+    assert len(looks) == len(events) > 0
 
 
 def test_a_job_waits_for_a_gpu_that_is_worth_waiting_for():

@@ -6,6 +6,7 @@ from tests.http_service import Arbiter, problems, running
 from yarn_plugin.api import job_translation
 from yarn_plugin.api.jobs import DeclaredJobs
 from yarn_plugin.decide import events
+from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
 from yarn_plugin.decide.allocators.shared_gpus import SharedGpusSettings
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.mechanisms.interference import Interference, Pair, Profile
@@ -290,3 +291,41 @@ def test_a_kind_of_training_that_a_sharing_pool_does_not_know_is_refused_in_one_
     assert service.arbiter.state.jobs == {}
     assert declare(service, made, {"name": "a", "sharing": {**PART, "kind": "vgg"}}).status_code == 200
     assert declare(service, made, {"name": "a", "sharing": {**PART, "kind": None}}).status_code == 200
+
+
+def mixed(*resources, cpu_slot=True):
+    """A pool of GPUs and slots of cores."""
+    slot = {"vcores": 4, "memory-mb": 4096} if cpu_slot else {}
+    settings = LedgerSettings("allox", AlloxSettings(cpu_slot=slot))
+    return Pool("mixed", "root.mixed", resources, controller="ledger", parameters=settings)
+
+
+@pytest.mark.parametrize(
+    ("pool", "job", "problem"),
+    [
+        (mixed("vcores", GPU), [{GPU: 2}, {"vcores": 2}], (f"0.resources.{GPU}", 2, "must be 1: a job has one GPU")),
+        (mixed("vcores", GPU), [{GPU: 1}, {"vcores": 5}], ("1.resources.vcores", 5, "must be at most 4: a slot has")),
+        (mixed("vcores", GPU), [{"memory-mb": 4097}], ("0.resources.memory-mb", 4097, "must be at most 4096")),
+        (mixed("vcores", GPU), [{GPU: 2}, {"vcores": 64}], (f"0.resources.{GPU}", 2, "must be 1")),
+        (mixed("vcores"), [{GPU: 1}, {"vcores": 4}], (f"0.resources.{GPU}", 1, "must be left out: pool mixed has no")),
+        (mixed("vcores", GPU, cpu_slot=False), [{"vcores": 4}], ("0.resources", "{'vcores': 4}", f"must have {GPU}")),
+    ],
+)
+def test_a_job_that_fits_no_machine_of_its_pool_is_refused_in_one_line(make, pool, job, problem):
+    service = make(pool)
+    made = service.register(pool="mixed")
+    answer = declare(service, made, {"name": "train", "alternatives": [{"resources": amounts} for amounts in job]})
+    assert answer.status_code == 422
+    ((field, value, expected),) = problems(answer)
+    assert (field, value) == (f"jobs.0.alternatives.{problem[0]}", problem[1])
+    assert expected.startswith(problem[2])
+    assert "\n" not in expected
+    assert service.arbiter.state.jobs == {}
+
+
+@pytest.mark.parametrize("speed", [0, -1, 1e13, "fast"])
+def test_a_speed_that_is_none_is_refused(service, speed):
+    made = service.register()
+    answer = declare(service, made, {"name": "train", "alternatives": [{"resources": {GPU: 1}, "speed": speed}]})
+    assert answer.status_code == 422
+    assert problems(answer)[0][:2] == ("jobs.0.alternatives.0.speed", speed)

@@ -45,15 +45,23 @@ def test_no_user_waits_for_longer_than_the_bound(seed):
 
 
 def test_lag_grows_while_jobs_wait_and_falls_with_progress():
-    long_run = LongRun().advanced(10.0, {"ann": 0.0, "bob": 1.0}, {"ann", "bob"})
-    assert long_run.lags == {"ann": 10.0}
+    long_run = LongRun().advanced(0.0, {}, {"ann", "bob"}).advanced(10.0, {"ann": 0.0, "bob": 1.0}, {"ann", "bob"})
+    assert long_run.lags == {"ann": 10.0, "bob": 0.0}
     assert long_run.next_overdue(30.0, {"ann": 0.0, "bob": 1.0}, {"ann", "bob"}) == 30.0
     assert long_run.advanced(15.0, {"ann": 1.0, "bob": 0.0}, {"ann", "bob"}).lags == {"ann": 5.0, "bob": 5.0}
-    assert long_run.advanced(15.0, {"ann": 0.0, "bob": 1.0}, {"bob"}).lags == {}, "no job of theirs waits"
+    assert long_run.advanced(15.0, {"ann": 0.0, "bob": 1.0}, {"bob"}).lags == {"bob": 0.0}, "no job of ann's waits"
+
+
+def test_a_user_who_arrives_has_waited_for_nothing_yet():
+    """However long nothing happened before."""
+    long_run = LongRun().advanced(10.0, {}, set()).advanced(5000.0, {}, {"ann"})
+    assert long_run.overdue(1800.0) == ()
+    assert long_run.next_overdue(1800.0, {"ann": 0.0}, {"ann"}) == 6800.0
+    assert long_run.advanced(6800.0, {"ann": 0.0}, {"ann"}).overdue(1800.0) == ("ann",)
 
 
 def test_overdue_users_start_jobs_in_turn():
-    long_run = LongRun().advanced(50.0, {"ann": 0.0, "bob": 0.0}, {"ann", "bob"})
+    long_run = LongRun(0.0, {"ann": 0.0, "bob": 0.0}).advanced(50.0, {"ann": 0.0, "bob": 0.0}, {"ann", "bob"})
     assert long_run.overdue(50.0) == ("ann", "bob")
     assert long_run.started({"ann"}).overdue(50.0) == ("bob", "ann")
     assert long_run.overdue(51.0) == ()

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from yarn_plugin.decide.allocators.sampling import MAX_TRIES, Measured, OpenSample, SampleRun, Samples
+from yarn_plugin.decide.allocators.allox.sampling import MAX_TRIES, Measured, OpenSample, SampleRun, Samples
 from yarn_plugin.decide.mechanisms.batch_times import Sample, estimate_seconds
 from yarn_plugin.errors import BadInputError
 

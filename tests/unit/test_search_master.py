@@ -11,7 +11,7 @@ import requests
 
 from tests.fake_yarn import FakeYarn
 from themis_agent.agent import events
-from themis_agent.agent.commands import ReleaseGpus, SendSlowdown
+from themis_agent.agent.commands import DeclareTrials, ReleaseGpus, SendSlowdown
 from themis_agent.app_file import read
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import stopping
@@ -28,7 +28,7 @@ class Leases:
 
     hosts = ("node", "node")
 
-    def __init__(self, access, token, translation, put, check, answers, most_gpus):
+    def __init__(self, access, token, translation, put, check, answers, most_gpus, alternatives=()):
         self.put = put
         self.said = []
 
@@ -126,6 +126,40 @@ def test_a_search_runs_in_containers_and_ends_the_application(yarn):
     assert attempt.steps() == [[1, 2, 3, 4, 5]] * 2
     specs = sorted(attempt.folder.root.glob("trials/*/epoch-1/launcher-0.json"))
     assert [json.loads(one.read_text())["devices"] for one in specs] == [["0"], ["1"]]
+
+
+class SideLeases(Leases):
+    """In place of the arbiter: a GPU for the first trial, a slot of cores for the second."""
+
+    def start(self):
+        self.grant("lease-1", "trial-00000", "node/0")
+        self.grant("lease-2", "trial-00001", events.slot_name("node", "lease-2"))
+
+    def grant(self, lease, trial, cell):
+        self.put(events.Granted(lease, (events.Gpu(cell, "node", "node", "", "node"),), trial=trial))
+
+
+def test_a_trial_is_moved_from_a_slot_of_cores_to_a_gpu_and_goes_on_from_its_checkpoint(yarn, monkeypatch):
+    monkeypatch.setattr(main, "ArbiterLink", SideLeases)
+    attempt = Attempt(yarn, step_s=0.1, max_steps=15, gpu={"speed": 5}, cpu={"env": {"OMP_NUM_THREADS": "1"}})
+    attempt.until(lambda: len(attempt.steps()) == 2 and min(map(len, attempt.steps())) > 3)
+    link = attempt.search._link
+    link.put(events.Revoked("lease-2", attempt.search._agent.now() + 5))
+    attempt.until(lambda: ReleaseGpus("lease-2", ()) in link.said)
+    link.grant("lease-3", "trial-00001", "node/1")
+    assert attempt.join().problem is None
+    assert attempt.steps() == [list(range(1, 16))] * 2, "no step is lost"
+    specs = [
+        json.loads(one.read_text()) for one in sorted(attempt.folder.root.glob("trials/*/epoch-*/launcher-0.json"))
+    ]
+    assert [(one["trial"][-1], one["env"]["THEMIS_SIDE"]) for one in specs] == [
+        ("0", "gpu"),
+        ("1", "cpu"),
+        ("1", "gpu"),
+    ]
+    assert [one.get("env", {}).get("OMP_NUM_THREADS") for one in specs] == [None, "1", None]
+    declared = [[job.trial for job in one.jobs] for one in link.said if isinstance(one, DeclareTrials)]
+    assert declared[0] == ["trial-00000", "trial-00001"]
 
 
 def test_a_later_attempt_adopts_the_launchers_and_the_earlier_one_ends(yarn):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from themis_agent.app_file import AppFile, Environment, load, read
+from themis_agent.app_file import AppFile, Environment, Side, load, read
 from themis_agent.cli import cli
 from themis_agent.launching import command_line
 from themis_agent.validation import gpu_hours, gpu_time, plan, warnings
@@ -121,6 +121,21 @@ WRONG = [
     ({"jobs": [{"name": "a", "priority": 1001}]}, "jobs.a.priority 1001: must be at most 1000"),
     ({"jobs": [{"name": "a"}, {"name": "a"}]}, "jobs #2.name 'a': another job has this name; each must have its own"),
     ({"jobs": [{"name": "a", "gpus": 2}]}, "jobs.a.gpus: unknown key; docs/training.md lists all keys"),
+    ({"gpu": {"speed": 2}}, "cpu: required beside [gpu]; a search that runs on one side alone has neither"),
+    ({"cpu": {}}, "gpu: required beside [cpu]"),
+    ({"gpu": {"speed": 0}, "cpu": {}}, "gpu.speed 0: must be above 0"),
+    ({"gpu": {}, "cpu": {"speed": -4}}, "cpu.speed -4: must be above 0"),
+    ({"gpu": {"speed": float("nan")}, "cpu": {}}, "gpu.speed nan: must be"),
+    ({"gpu": {"speed": float("inf")}, "cpu": {}}, "gpu.speed inf: must be"),
+    ({"gpu": {"speed": "fast"}, "cpu": {}}, "gpu.speed 'fast': must be a number"),
+    ({"gpu": {"gpus": 2}, "cpu": {}}, "gpu.gpus: unknown key; docs/training.md lists all keys"),
+    ({"gpu": 1, "cpu": {}}, "gpu 1: must be"),
+    ({"gpu": {}, "cpu": {"vcores": 0}}, "cpu.vcores 0: must be at least 1"),
+    ({"gpu": {}, "cpu": {"memory_mb": 1}}, "cpu.memory_mb 1: must be at least 64"),
+    ({"gpu": {}, "cpu": {"command": "x {depth}"}}, "cpu.command 'x {depth}': {depth} is not in [space]"),
+    ({"gpu": {}, "cpu": {"env": {"A B": "x"}}}, "must be the name of an environment variable"),
+    ({"gpu": {}, "cpu": {}, "gpus_per_trial": {"max": 2}}, "gpus_per_trial.max 2: must be 1 with [gpu] and [cpu]"),
+    ({"gpu": {}, "cpu": {}, "jobs": [{"name": "a"}]}, "jobs: must be left out with [gpu] and [cpu]"),
     ({"environment": {"pip": "x"}}, "environment.pip: unknown key"),
     ({"environment": {"env": {"A B": "x"}}}, "must be the name of an environment variable"),
     ({"environment": {"python": 3}}, "environment.python 3: must be a string"),
@@ -145,6 +160,9 @@ def test_every_field_is_tried():
     assert tried >= set(AppFile.model_fields)
     inside = {name for changes, _ in WRONG for name in changes.get("environment", ())}
     assert inside >= set(Environment.model_fields)
+    sides = {name for changes, _ in WRONG for side in ("gpu", "cpu") if isinstance(changes.get(side), dict)
+             for name in changes[side]}  # fmt: skip
+    assert sides >= set(Side.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from themis_agent.agent.events import is_slot
 from yarn_plugin.model.auction import Bid, Estimate
 
 
@@ -23,6 +24,11 @@ class Place:
     first_rank: int
     host: str = ""
     ordinals: tuple[int, ...] = ()
+
+    @property
+    def is_slot(self) -> bool:
+        """Whether it is a slot of cores in place of a GPU."""
+        return all(map(is_slot, self.cells))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,21 @@ class ReleaseGpus:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialJob:
+    """A trial as a job at the arbiter. `work`: the steps that are left until the end of its rung."""
+
+    trial: str
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareTrials:
+    """Declare these trials, and no others, as the jobs of the search at the arbiter."""
+
+    jobs: tuple[TrialJob, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The search is over and nothing runs any more. `best`: the best trial; None if none has reported."""
 
@@ -104,5 +125,14 @@ class Finish:
 
 
 Command = (
-    SampleTrial | StartTrial | StopTrial | KillTrial | SendEstimate | SendBid | SendSlowdown | ReleaseGpus | Finish
+    SampleTrial
+    | StartTrial
+    | StopTrial
+    | KillTrial
+    | SendEstimate
+    | SendBid
+    | SendSlowdown
+    | ReleaseGpus
+    | DeclareTrials
+    | Finish
 )

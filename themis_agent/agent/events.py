@@ -7,11 +7,22 @@ from themis_agent.trial.reading.numbering import Steps
 from yarn_plugin.model.auction import EstimateRequest, GpuOffer
 
 
+def slot_name(node: str, lease: str) -> str:
+    """The name of a slot of cores: the arbiter has none for the slots of a node."""
+    return f"{node}#{lease}"
+
+
+def is_slot(cell: str) -> bool:
+    """Whether a name is that of a slot. Names of GPUs have no such sign."""
+    return "#" in cell
+
+
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """A GPU by name: `cell` as in its lease, and where it is.
 
     `host`: of its node in YARN, and `ordinal`: its number there; `model`: as `yarn_plugin.model.gpus.GpuPlace`.
+    A slot of cores, which is leased to a trial in place of a GPU, is one too: see `slot_name`.
     """
 
     cell: str
@@ -148,11 +159,12 @@ class LauncherEnded:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """A lease begins. `until`: None without an end."""
+    """A lease begins. `until`: None without an end. `trial`: that it is for; "": for any."""
 
     lease: str
     gpus: tuple[Gpu, ...]
     until: float | None = None
+    trial: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +194,14 @@ class LeaseEnded:
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """A lease as it is now; `revoked`: its GPUs that are to be vacated until `vacate_by`."""
+    """A lease as it is now; `revoked`: its GPUs that are to be vacated until `vacate_by`. `trial`: as of `Granted`."""
 
     lease: str
     gpus: tuple[Gpu, ...]
     until: float | None = None
     revoked: tuple[str, ...] = ()
     vacate_by: float | None = None
+    trial: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
-from themis_agent.agent import searching, sharing
+from themis_agent.agent import searching, sharing, trial_leases
 from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
 from themis_agent.agent.events import Asked, Granted, LeaseEnded, LeasesRead, Offered, Renewed, Revoked
 from themis_agent.agent.move_time import move_s
@@ -23,25 +23,32 @@ def take(state: State, event: Granted | Renewed | Revoked | LeaseEnded) -> State
         if event.lease in state.granted:
             # After a restart of the arbiter it is sent again, maybe when its GPUs have been given back.
             return state
-        leases[event.lease] = Lease(event.gpus, event.until)
+        # Elsewhere, a job that the user has named so is the whole search's.
+        trial = event.trial if state.settings.by_trial else ""
+        leases[event.lease] = Lease(event.gpus, event.until, trial=trial)
         return replace(state, leases=leases, granted=(*state.granted, event.lease)[-MAX_GRANTED:])
     lease = leases.get(event.lease)
     if lease is None:
         return state
+    whole = tuple(gpu.cell for gpu in lease.gpus)
     match event:
         case Renewed():
             leases[event.lease] = replace(lease, until=event.until)
         case Revoked():
-            revoked = event.cells or tuple(gpu.cell for gpu in lease.gpus)
+            revoked = event.cells if event.cells and not lease.trial else whole
             leases[event.lease] = replace(lease, revoked=tuple(sorted({*lease.revoked, *revoked})), vacate_by=event.by)
         case LeaseEnded():
-            leases = _without(leases, event.lease, event.cells or tuple(gpu.cell for gpu in lease.gpus))
+            leases = _without(leases, event.lease, event.cells if event.cells and not lease.trial else whole)
     return replace(state, leases=leases)
 
 
 def replaced(state: State, event: LeasesRead) -> State:
     """The state with these leases and no others."""
-    leases = {one.lease: Lease(one.gpus, one.until, one.revoked, one.vacate_by or 0.0) for one in event.leases}
+    leases = {}
+    for one in event.leases:
+        trial = one.trial if state.settings.by_trial else ""
+        revoked = tuple(gpu.cell for gpu in one.gpus) if trial and one.revoked else one.revoked
+        leases[one.lease] = Lease(one.gpus, one.until, revoked, one.vacate_by or 0.0, trial)
     known = [*state.granted, *(lease for lease in leases if lease not in state.granted)]
     return replace(state, leases=leases, granted=tuple(known)[-MAX_GRANTED:])
 
@@ -83,7 +90,8 @@ def released(state: State) -> tuple[State, list[Command]]:
     for name, lease in state.leases.items():
         vacated = tuple(cell for cell in lease.revoked if cell not in busy)
         if vacated:
-            commands.append(ReleaseGpus(name, vacated))
+            # A trial's lease is given back as a whole, with the cores beside its GPU.
+            commands.append(ReleaseGpus(name, () if lease.trial else vacated))
             leases = _without(leases, name, vacated)
     return (replace(state, leases=leases) if commands else state), commands
 
@@ -94,6 +102,8 @@ def spared(state: State) -> tuple[State, list[Command]]:
     Leases without an end are kept, unless the arbiter leases parts of GPUs: they are of a machine that nobody else
     leases.
     """
+    if state.settings.by_trial:
+        return trial_leases.spared(state)
     held, busy = state.gpus, state.busy
     spare = len(held) - _usable(state)
     if spare <= 0:

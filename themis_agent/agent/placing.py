@@ -42,6 +42,8 @@ def _vacate_by(state: State, attempt: Attempt, at: float) -> float:
 
 def placed(state: State, at: float) -> tuple[State, list[Command]]:
     """Trials move to where they are faster, if that is worth it; then trials that wait start on free GPUs."""
+    if state.settings.by_trial:
+        return _started_by_lease(state, at)
     jobs = {job.id: job for job in state.running_search().work().jobs if state.trials[job.id].fate == "training"}
     state = _moved(state, jobs, at)
     return _started(state, jobs, at)
@@ -80,18 +82,41 @@ def _started(state: State, jobs: Mapping[str, Job], at: float) -> tuple[State, l
     for name, gpus in divide(machines_of(free), waiting) if free else ():
         trial = state.trials[name]
         if trial.parameters is None:
-            if not trial.sampling:
-                commands.append(SampleTrial(name, trial.number))
-                state = state.with_trial(replace(trial, sampling=True))
+            state, commands = _sampled(state, trial, commands)
             continue
         chosen = _chosen(gpus, free)
-        if not all(sharing.may_start_on(state, gpu.cell) for gpu in chosen):
-            continue
-        places = _places(chosen)
-        epoch = trial.epoch + 1
-        state = sharing.together(state, replace(trial, epoch=epoch, attempt=Attempt(epoch, places, at)))
-        commands.append(StartTrial(name, epoch, places, trial.parameters))
+        if all(sharing.may_start_on(state, gpu.cell) for gpu in chosen):
+            state, commands = _begun(state, trial, chosen, at, commands)
     return state, commands
+
+
+def _started_by_lease(state: State, at: float) -> tuple[State, list[Command]]:
+    """Trials that wait start on what is leased for them."""
+    commands: list[Command] = []
+    for lease in state.leases.values():
+        trial = state.trials.get(lease.trial)
+        if trial is None or trial.fate != "training" or trial.attempt is not None or lease.revoked:
+            continue
+        if trial.parameters is None:
+            state, commands = _sampled(state, trial, commands)
+        else:
+            state, commands = _begun(state, trial, lease.gpus, at, commands)
+    return state, commands
+
+
+def _sampled(state: State, trial: TrialState, commands: list[Command]) -> tuple[State, list[Command]]:
+    if trial.sampling:
+        return state, commands
+    return state.with_trial(replace(trial, sampling=True)), [*commands, SampleTrial(trial.id, trial.number)]
+
+
+def _begun(
+    state: State, trial: TrialState, gpus: Sequence[Gpu], at: float, commands: list[Command]
+) -> tuple[State, list[Command]]:
+    assert trial.parameters is not None
+    places, epoch = _places(gpus), trial.epoch + 1
+    state = sharing.together(state, replace(trial, epoch=epoch, attempt=Attempt(epoch, places, at)))
+    return state, [*commands, StartTrial(trial.id, epoch, places, trial.parameters)]
 
 
 def _chosen(gpus: Gpus, free: dict[str, Gpu]) -> list[Gpu]:

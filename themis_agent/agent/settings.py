@@ -39,6 +39,9 @@ class Settings:
     search; curve stopping looks at possible curves alone; what is no number is ignored after the end of a rung. 2: the
     first trials, which may be enqueued, have the most steps; the first ten that end count; curve stopping looks at
     trends too; what is no number fails a trial whenever it comes.
+
+    `by_trial`: each trial is a job of its own at the arbiter, and each lease is for one trial: of a GPU, or of a slot
+    of cores.
     """
 
     algorithm: Literal["hyperband", "successive_halving", "asha", "curve_stopping", "plain"]
@@ -59,3 +62,4 @@ class Settings:
     constraints: tuple[Constraint, ...] = ()
     trial_timeout_s: float | None = None
     rules: Literal[1, 2] = 1
+    by_trial: bool = False

@@ -57,6 +57,11 @@ class Attempt:
         """Its GPUs."""
         return tuple(cell for place in self.places for cell in place.cells)
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it has: none on a slot of cores."""
+        return sum(len(place.cells) for place in self.places if not place.is_slot)
+
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
@@ -135,17 +140,18 @@ class TrialState:
     def attained_gpu_s(self, at: float) -> float:
         """The GPU seconds that it has had."""
         attempt = self.attempt
-        return self.gpu_s + (len(attempt.cells) * max(at - attempt.started_at, 0.0) if attempt else 0.0)
+        return self.gpu_s + (attempt.gpus * max(at - attempt.started_at, 0.0) if attempt else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """GPUs that are held. `revoked`: those to be vacated, until `vacate_by`."""
+    """GPUs that are held. `revoked`: those to be vacated, until `vacate_by`. `trial`: as of `Granted`."""
 
     gpus: tuple[Gpu, ...]
     until: float | None = None
     revoked: tuple[str, ...] = ()
     vacate_by: float = 0.0
+    trial: str = ""
 
 
 Cause = Literal["ended", "failures", "stopped", "target", "time"]

@@ -11,7 +11,7 @@ So a command that was lost follows again from the state, and a restart needs no 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from themis_agent.agent import leasing, placing, reopening, searching, sharing, trials
+from themis_agent.agent import leasing, placing, reopening, searching, sharing, trial_leases, trials
 from themis_agent.agent.commands import Command, Finish, KillTrial, StopTrial
 from themis_agent.agent.events import (
     ArbiterListens,
@@ -43,7 +43,8 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
         if not isinstance(event, Begun):
             return None, ()
         begun = searching.begun(event.settings, at)
-        return replace(begun, registered_as=event.registered_as, waited_s=event.waited_s), ()
+        begun = replace(begun, registered_as=event.registered_as, waited_s=event.waited_s)
+        return begun, tuple(trial_leases.declared(None, begun))
     before = state
     answers: list[Command] = []
     match event:
@@ -81,6 +82,8 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
             state = trials.take(state, at, event)
     state, commands = _follow_up(searching.watched(before, state), at)
     again = isinstance(event, Restarted)
+    # After what is given back: a trial that is declared anew must not lose the lease that it then gets.
+    commands += trial_leases.declared(None if again or isinstance(event, ArbiterListens) else before, state)
     return state, (*answers, *_stops({} if again else before.trials, state), *commands)
 
 

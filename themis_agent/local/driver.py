@@ -1,5 +1,6 @@
 """`themis-agent run --local`: a search with launchers as processes of this machine; killed, it goes on where it was."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -24,7 +25,7 @@ from themis_agent.app_file import AppFile
 from themis_agent.live import LiveAgent
 from themis_agent.local import progress, replacing
 from themis_agent.local.folder import Folder
-from themis_agent.local.launchers import Launchers
+from themis_agent.local.launchers import Launchers, nvidia_gpus
 from themis_agent.optuna_study import StudyMirror
 from themis_agent.sampling import sampled
 from themis_agent.service import Launched, listening, service, serving
@@ -62,8 +63,7 @@ class Result:
 
 def local_gpus() -> int:
     """The NVIDIA GPUs of this machine, or where it has none, its cores."""
-    found = sum(1 for path in Path("/dev").glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdigit())
-    return found or os.cpu_count() or 1
+    return nvidia_gpus() or os.cpu_count() or 1
 
 
 def gpus_here(count: int, app: AppFile) -> tuple[events.Gpu, ...]:
@@ -208,7 +208,8 @@ class _Run:
         with self._suspended_by_signals(), self._showing(), serving(self._service, self._listener):
             console.err.print(f"page: {self._page}")
             if self._agent.state is None:
-                self._agent.put(events.Begun(self._app.settings()))
+                # Nobody else divides this machine: its GPUs are leased at once, for all trials.
+                self._agent.put(events.Begun(dataclasses.replace(self._app.settings(), by_trial=False)))
                 begun = self._agent.put(events.Granted("local", gpus_here(self._gpus, self._app)))
             else:
                 restarted = events.Restarted(self._launchers.adopt(), reopens=True, retry_failed=retry_failed)

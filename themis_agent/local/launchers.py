@@ -102,8 +102,14 @@ class Launchers:
             python=sys.executable,
             devices=[gpu_of(cell).rpartition("/")[2] for cell in place.cells],
             heartbeat_s=HEARTBEAT_S,
+            has_gpus=nvidia_gpus() > 0,
         )
         return launch_spec(self._app, self._folder, self._url, command, place, site)
+
+
+def nvidia_gpus() -> int:
+    """The NVIDIA GPUs of this machine."""
+    return sum(1 for path in Path("/dev").glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdigit())
 
 
 def running_in(folder: Folder) -> Iterator[tuple[tuple[str, int], psutil.Process]]:

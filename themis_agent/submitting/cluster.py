@@ -1,9 +1,9 @@
 """What a search needs to know of a cluster, and why it may not fit."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from themis_agent.app_file import AppFile
+from themis_agent.app_file import AppFile, Side
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.observe.nodes import isolate_gpus, parse_nodes
 from yarn_plugin.observe.queue_tree import QueueReport, queue_tree
@@ -31,12 +31,15 @@ class ClusterFacts:
 
     def gpu_nodes(self, partition: str | None) -> dict[str, Resources]:
         """The nodes with GPUs in a partition; "": those without label; None: in any."""
-        inside = {
+        return {node: one for node, one in self.nodes_in(partition).items() if one[GPU]}
+
+    def nodes_in(self, partition: str | None) -> dict[str, Resources]:
+        """The nodes in a partition, as of `gpu_nodes`."""
+        return {
             node: one
             for node, one in self.nodes.items()
             if partition is None or self.partitions.get(node, "") == partition
         }
-        return {node: one for node, one in inside.items() if one[GPU]}
 
     def partition_of(self, queue: str) -> str | None:
         """The partition of containers of a queue, which may be one that a submission creates; None if it is not known,
@@ -94,6 +97,10 @@ def fit_problems(app: AppFile, cluster: ClusterFacts, partition: str | None) -> 
     smallest = app.gpus_per_trial.min
     if smallest > total:
         yield f"gpus_per_trial.min {smallest}: all nodes {_where(partition)}together have {count(total, 'GPU')}"
+    if app.gpu is not None and app.cpu is not None:
+        yield from _side_problems("gpu", app, app.gpu, nodes.values(), cluster)
+        yield from _side_problems("cpu", app, app.cpu, cluster.nodes_in(partition).values(), cluster)
+        return
     together = min(smallest, largest)
     for field, each, resource in (("memory_mb", app.memory_mb, MEMORY), ("vcores", app.vcores, VCORES)):
         most = max(one[resource] for one in nodes.values() if one[GPU] >= together)
@@ -101,6 +108,18 @@ def fit_problems(app: AppFile, cluster: ClusterFacts, partition: str | None) -> 
         if each * together > most:
             on = count(together, "GPU")
             yield f"{field} {each}: {on} on one machine need {each * together}, the largest container has {most}"
+
+
+def _side_problems(
+    name: str, app: AppFile, side: Side, nodes: Iterable[Resources], cluster: ClusterFacts
+) -> Iterator[str]:
+    """Why a trial could run on no machine of a side."""
+    needs = ((MEMORY, "memory_mb", side.memory_mb or app.memory_mb), (VCORES, "vcores", side.vcores or app.vcores))
+    for resource, field, needed in needs:
+        most = max(one[resource] for one in nodes)
+        most = min(most, cluster.limits.get(resource, most))
+        if needed > most:
+            yield f"{name}.{field} {needed}: the largest container there has {most}"
 
 
 def notes(app: AppFile, cluster: ClusterFacts, partition: str) -> Iterator[str]:

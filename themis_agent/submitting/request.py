@@ -99,6 +99,10 @@ def check(request: Request, goes_on: bool = False) -> Checked | None:
         problems.append(str(problem))
     except SubmissionError as problem:
         problems += problem.problems
+    if pool is not None and app.gpu is not None and pool.controller != "ledger":
+        problems.append(
+            f"--queue {pool.queue!r}: [gpu] and [cpu] need a pool whose allocator is allox; {pool.name} has auctions"
+        )
     queue = request.queue or (_queue_of(pool, facts, app.name) if pool is not None and facts is not None else "")
     partition = facts.partition_of(queue) if facts is not None else ""
     if facts is not None:

@@ -28,6 +28,7 @@ from themis_agent.submitting.staging import staged_archive, staging_of
 from themis_agent.trial.gang import SCRIPT_PATH
 from themis_agent.trial.store import hdfs_at
 from themis_agent.trial.webhdfs import HdfsStore
+from themis_agent.trial_jobs import first_jobs
 from themis_agent.yarn import submission
 from themis_agent.yarn.submission import CODE, JARS, PACKAGES, ArbiterAccess, ContainerSize, LocalResource, Submission
 from yarn_plugin.api import wire
@@ -148,7 +149,8 @@ def _submit(
     applications.submit(request.manager, app, request.app.name, checked.queue, checked.partition, master)
     registered = _registered(arbiter, request.app, checked.pool, app)
     undo.callback(_tried, f"{registered.app} is still registered", arbiter.deregister, registered.app)
-    if jobs := request.app.declared_jobs:
+    # The arbiter refuses here what could not run; the agent declares trials anew as they come and go.
+    if jobs := request.app.declared_jobs or ([] if earlier is not None else first_jobs(request.app)):
         arbiter.declare_jobs(registered.app, jobs)
     done = prepared.model_copy(
         update={

@@ -15,6 +15,7 @@ from themis_agent.agent.events import (
     Restarted,
     Revoked,
     Suspended,
+    is_slot,
 )
 from themis_agent.agent.settings import VIOLATED
 from themis_agent.agent.state import Attempt, Fate, State, TrialState
@@ -58,9 +59,10 @@ def metric_text(value: float | None) -> str:
 
 
 def gpus(cells: tuple[str, ...]) -> str:
-    """GPUs by their names, such as `node-1/3`."""
+    """GPUs by their names, such as `node-1/3`; or slots of cores, which a trial has in place of one."""
     shown = ", ".join(cells[:8])
-    return f"{count(len(cells), 'GPU')} ({shown}{', ...' if len(cells) > 8 else ''})"
+    kind = "slot" if cells and all(map(is_slot, cells)) else "GPU"
+    return f"{count(len(cells), kind)} ({shown}{', ...' if len(cells) > 8 else ''})"
 
 
 def steps(low: float, high: float) -> str:

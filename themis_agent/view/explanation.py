@@ -66,6 +66,8 @@ def _waiting(state: State, trial: TrialState) -> str:
     free = held.keys() - busy
     if state.suspended:
         return "waits: the search is suspended"
+    if state.settings.by_trial and all(lease.trial != trial.id for lease in state.leases.values()):
+        return "waits for a GPU or a slot of cores, whichever the arbiter leases to it"
     if not held:
         return "waits for GPUs: the search holds none"
     if len(free) < needed:

@@ -3,21 +3,23 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from themis_agent.agent import messages
-from themis_agent.agent.commands import Command, SendBid, SendEstimate
+from themis_agent.agent.commands import Command, DeclareTrials, SendBid, SendEstimate
 from themis_agent.agent.events import ArbiterListens, ArbiterRefused, Event
 from themis_agent.arbiter_messages import Translation, answer
 from themis_agent.live import InvalidEventError
+from themis_agent.trial_jobs import jobs
 from themis_agent.view.answers import AnswerTimes, Kind
 from themis_agent.yarn.outbox import Outbox
 from themis_agent.yarn.submission import ArbiterAccess
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError, ArbiterRefusedError, ArbiterUnavailableError
+from yarn_plugin.api.jobs import Alternative
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.model.resources import GPU
 
@@ -44,6 +46,7 @@ class ArbiterLink:
         check: raises when nothing may be sent any more, because a later attempt does.
         answers: counts what is answered.
         most_gpus: that the search can use at once.
+        alternatives: of each trial, if trials are its jobs; `most_gpus` is not said then.
     """
 
     def __init__(
@@ -55,11 +58,12 @@ class ArbiterLink:
         check: Callable[[], None],
         answers: AnswerTimes,
         most_gpus: int,
+        alternatives: Sequence[Alternative] = (),
     ) -> None:
         self._access, self._token = access, token
         self._translation, self._put, self._check = translation, put, check
         self._outbox, self._changed = Outbox(), threading.Condition()
-        self._answers, self._most_gpus = answers, most_gpus
+        self._answers, self._most_gpus, self._alternatives = answers, most_gpus, alternatives
         self._asked: dict[str, float] = {}
         self._refusal, self._refused_for = "", dict[str, str]()
         self._closed = False
@@ -173,7 +177,7 @@ class ArbiterLink:
         listens by now: it may have missed the first offer while its master was started.
         """
         client, failures = self._client(), 0
-        while not self._closed:
+        while not self._closed and not self._alternatives:
             try:
                 self._check()
                 client.revise(self._access.app, wire.Revise(demand=[{GPU: self._most_gpus}]))
@@ -196,12 +200,10 @@ class ArbiterLink:
                 if command is None:
                     self._changed.wait()
                     continue
-            said = answer(command)
-            assert said is not None
-            kind, fields = said
+            kind = _name_of(command)
             try:
                 self._check()
-                client.send(self._access.app, kind, **fields)
+                self._send(client, command)
                 failures = 0
                 self._count(command)
             except ArbiterUnavailableError as away:
@@ -214,6 +216,8 @@ class ArbiterLink:
                 if str(refused) != self._refused_for.get(kind):
                     log.warning("%s: %s", kind, refused)
                 self._refused_for[kind] = str(refused)
+                if isinstance(command, DeclareTrials):
+                    self._put(ArbiterRefused(str(refused)))
             except ReportedError as superseded:
                 log.warning("%s is not sent: %s", kind, superseded)
                 return
@@ -221,6 +225,15 @@ class ArbiterLink:
                 log.error("%s cannot be sent; report this: %s", kind, " ".join(str(invalid).split()))
             with self._changed:
                 self._outbox.done(command)
+
+    def _send(self, client: ArbiterClient, command: Command) -> None:
+        if isinstance(command, DeclareTrials):
+            client.declare_jobs(self._access.app, jobs(self._alternatives, command))
+            return
+        said = answer(command)
+        assert said is not None
+        kind, fields = said
+        client.send(self._access.app, kind, **fields)
 
     def _count(self, command: Command) -> None:
         """Count an answer that was sent."""
@@ -235,6 +248,12 @@ class ArbiterLink:
             if isinstance(command, SendEstimate | SendBid):
                 self._asked.pop(command.id, None)
                 self._answers.too_late(_KINDS[type(command)])
+
+
+def _name_of(command: Command) -> str:
+    """What a command sends, for logs."""
+    said = answer(command)
+    return "the declaration of its trials" if said is None else said[0]
 
 
 def _in_time(until: float) -> float:

@@ -32,7 +32,7 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Ask YARN for a container with so many GPUs, on this host alone."""
+    """Ask YARN for a container with so many GPUs (0: for a slot of cores), on this host alone."""
 
     number: int
     host: str

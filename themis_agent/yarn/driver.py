@@ -16,7 +16,7 @@ from themis_agent.agent.state import State
 from themis_agent.errors import SHORTAGE_S, is_shortage
 from themis_agent.launching import HOST, LAUNCHER
 from themis_agent.trial.wire import HostAnswer, HostReport
-from themis_agent.yarn.application_master import ApplicationMaster, Container, Size, command_line
+from themis_agent.yarn.application_master import ApplicationMaster, Container, command_line
 from themis_agent.yarn.containers import (
     Cancel,
     Containers,
@@ -200,8 +200,7 @@ class Driver:
         for one in instructions:
             match one:
                 case Request(number, host, gpus):
-                    each = self._submission.container
-                    self._master.request(number, Size(each.memory_mb * gpus, each.vcores * gpus, gpus), host)
+                    self._master.request(number, self._launches.size(gpus), host)
                 case Cancel(number):
                     self._master.cancel(number)
                 case Start(container, launcher):

@@ -21,6 +21,7 @@ from themis_agent.launching import Site, launch_spec
 from themis_agent.local.folder import Folder
 from themis_agent.service import translated
 from themis_agent.trial import wire
+from themis_agent.yarn.application_master import Size
 from themis_agent.yarn.containers import Gone, Launcher
 from themis_agent.yarn.submission import LOCAL_CHECKPOINTS, LOCAL_LOGS, Submission
 
@@ -78,7 +79,8 @@ class Launches:
         }
 
     def prepare(self, command: StartTrial) -> list[tuple[Launcher, str, int]]:
-        """Write the launch files of a trial; returns its launchers, with their hosts and numbers of GPUs.
+        """Write the launch files of a trial; returns its launchers, with their hosts and numbers of GPUs; 0: on a
+        slot of cores.
 
         Raises:
             OSError: they cannot be written.
@@ -89,8 +91,15 @@ class Launches:
             site = self._site(place, command.trial)
             spec = launch_spec(self._app, self._folder, self._url, command, place, site)
             self._folder.write(self.spec(launcher), spec.model_dump_json(indent=2))
-            found.append((launcher, site.host, len(place.cells)))
+            found.append((launcher, site.host, 0 if place.is_slot else len(place.cells)))
         return found
+
+    def size(self, gpus: int) -> Size:
+        """The size of a container with so many GPUs; 0: of one on a slot of cores."""
+        each, side = self._submission.container, self._app.side(is_slot=not gpus)
+        if side is None:
+            return Size(each.memory_mb * gpus, each.vcores * gpus, gpus)
+        return Size(side.memory_mb or each.memory_mb, side.vcores or each.vcores, gpus)
 
     def note(self, launcher: Launcher, container: str) -> None:
         """Note in which container a launcher is about to be started.
@@ -139,11 +148,17 @@ class Launches:
             # Trials that share a GPU share a container.
             directory=f"{LOCAL_CHECKPOINTS}-{trial}" if any(map(job_of, place.cells)) else LOCAL_CHECKPOINTS,
             python=self._submission.python or sys.executable,
-            devices=None if self._submission.isolates_gpus else list(map(str, place.ordinals)),
+            devices=self._devices(place),
             heartbeat_s=HEARTBEAT_S,
-            gpu_locks=place.cells,
+            gpu_locks=() if place.is_slot else place.cells,
             logs=LOCAL_LOGS,
+            has_gpus=not place.is_slot,
         )
+
+    def _devices(self, place: Place) -> list[str] | None:
+        if place.is_slot:
+            return []
+        return None if self._submission.isolates_gpus else list(map(str, place.ordinals))
 
     def _container(self, launcher: Launcher) -> Path:
         return self._folder.epoch(launcher.trial, launcher.epoch) / f"container-{launcher.number}"

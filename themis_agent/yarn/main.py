@@ -28,6 +28,7 @@ from themis_agent.local.progress import Changes
 from themis_agent.optuna_study import StudyMirror
 from themis_agent.sampling import sampled
 from themis_agent.service import Launched, listening, service, serving
+from themis_agent.trial_jobs import alternatives_of
 from themis_agent.view.answers import AnswerTimes
 from themis_agent.view.routes import View, add_view
 from themis_agent.yarn import stored_journal
@@ -94,7 +95,9 @@ class Search:
         token = (self._folder.root / submissions.ARBITER_TOKEN).read_text().strip()
         translation = Translation(self._agent.journal_time, self._app.sharing is not None)
         most_gpus = self._app.trial_count * self._app.gpus_per_trial.max
-        self._link = ArbiterLink(self._submission.arbiter, token, translation, put, check, answers, most_gpus)
+        self._link = ArbiterLink(
+            self._submission.arbiter, token, translation, put, check, answers, most_gpus, alternatives_of(self._app)
+        )
         begun = self._begin(launches)
         launched = Launched(self._agent, self._fence.attempt, tells_ends=False, hosts=self._driver.hosted)
         served = service(launched, self._folder.token())

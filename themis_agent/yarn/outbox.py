@@ -3,9 +3,9 @@
 from collections import deque
 from dataclasses import dataclass
 
-from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate, SendSlowdown
+from themis_agent.agent.commands import Command, DeclareTrials, ReleaseGpus, SendBid, SendEstimate, SendSlowdown
 
-ToArbiter = SendEstimate | SendBid | SendSlowdown | ReleaseGpus
+ToArbiter = SendEstimate | SendBid | SendSlowdown | ReleaseGpus | DeclareTrials
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,11 @@ class Outbox:
 
     def put(self, command: Command) -> bool:
         """Take a command that is for the arbiter; whether it is. An answer replaces one to the same question, and a
-        slowdown one of the same job."""
+        slowdown one of the same job, and a declaration an earlier one."""
         if not isinstance(command, ToArbiter):
             return False
-        if isinstance(command, ReleaseGpus):
-            self._waiting.append(_Waiting(command, None))
-            return True
         self._waiting = deque(one for one in self._waiting if _about(one.command) != _about(command))
-        until = None if isinstance(command, SendSlowdown) else self._deadlines.get(command.id)
+        until = self._deadlines.get(command.id) if isinstance(command, SendEstimate | SendBid) else None
         self._waiting.append(_Waiting(command, until))
         return True
 
@@ -58,5 +55,7 @@ def _about(command: ToArbiter) -> tuple[type, str]:
             return ReleaseGpus, str(id(command))
         case SendSlowdown():
             return SendSlowdown, command.job
+        case DeclareTrials():
+            return DeclareTrials, ""
         case _:
             return SendBid, command.id

@@ -44,7 +44,9 @@ OF_TRAINING = (
 )
 """The parameters for workloads of training applications alone."""
 
-OF_JOBS = ("vcs", "load", "from_day", "days", "largest", "low_priority", "exchange", "alpha")
+OF_JOBS = (
+    "vcs", "load", "from_day", "days", "largest", "low_priority", "exchange", "alpha", "sample_share", "barrier",
+)  # fmt: skip
 """The parameters for workloads of jobs alone."""
 
 
@@ -161,6 +163,18 @@ OF_JOBS = ("vcs", "load", "from_day", "days", "largest", "low_priority", "exchan
     show_default=True,
     help="Jobs on GPUs or cores: the share of users, those with the least progress, that is considered.",
 )
+@click.option(
+    "--sample-share",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Jobs on GPUs or cores: nobody knows how long they take; samples, on so large a part of the machines, tell.",
+)
+@click.option(
+    "--barrier",
+    is_flag=True,
+    help="Jobs on GPUs or cores: each waits for the samples of all that arrive with it.",
+)
 @click.pass_context
 def simulate(
     context: click.Context,
@@ -192,6 +206,8 @@ def simulate(
     low_priority: bool,
     exchange: bool,
     alpha: float,
+    sample_share: float,
+    barrier: bool,
 ) -> None:
     """Simulate a workload on a cluster: what the arbiter would do in a day, within seconds.
 
@@ -232,9 +248,12 @@ def simulate(
 
     \b
     Jobs that run on a GPU or on cores, in the format of the AlloX authors' simulator:
-      yarn-plugin simulate --policy allox --cluster nodes.toml --workload jobs.txt
+      yarn-plugin simulate --policy allox,drff,srpt --cluster nodes.toml --workload jobs.txt
+    Policies: allox, as the arbiter has it, and the baselines of its evaluation: allox_plus, srpt, sjf, sjf_plus,
+    jsq_plus, bf, es, drff, drfs, drfa. JCT: time from arrival to end. Samples take machines and time, too.
     """
-    of_jobs = JobOptions(vcs, load, days, from_day, largest, low_priority, exchange, alpha)
+    of_jobs = JobOptions(vcs, load, days, from_day, largest, low_priority, exchange, alpha,
+                         sample_share, barrier)  # fmt: skip
     if is_of_jobs(workload_file, of_jobs):
         names = tuple(dict.fromkeys((policy or ("cells" if of_jobs.is_of_cells else "allox")).split(",")))
         _refuse(context, OF_TRAINING, "for training workloads only")

@@ -11,14 +11,8 @@ from yarn_plugin import console
 from yarn_plugin.cells.file import read_cells
 from yarn_plugin.cli.progress import progress_bar
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
-from yarn_plugin.drive.job_runs import (
-    CELL_POLICIES,
-    PRIVATE,
-    SIDE_POLICIES,
-    simulate_cells,
-    simulate_private,
-    simulate_sides,
-)
+from yarn_plugin.decide.policies.sides import SIDE_POLICIES
+from yarn_plugin.drive.job_runs import CELL_POLICIES, PRIVATE, simulate_cells, simulate_private, simulate_sides
 from yarn_plugin.drive.job_simulator import Order
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.errors import BadInputError
@@ -50,14 +44,17 @@ COLUMNS_OF_CELLS = (
 COLUMNS_OF_EXCHANGE = (
     "virtual cluster", "#own GPU h", "#given GPU h", "#taken GPU h", "#lost GPU h", "#gain", "#later",
 )  # fmt: skip
-COLUMNS_OF_SIDES = ("policy", "user", "#ended", "#mean JCT s", "#worst 1% s", "#on GPUs", "#in use", "#spread")
+COLUMNS_OF_SIDES = (
+    "policy", "user", "#ended", "#mean JCT s", "#worst 1% s", "#makespan s", "#on GPUs", "#in use", "#spread",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
     """The options of a simulation of jobs. `vcs`: the file of cells; or `load`: quotas follow from GPU time. `days`,
     `from_day`, `largest`: which jobs of a trace (see `trace.read`). `low_priority`: jobs that wait run beside others'
-    cells meanwhile. `exchange`: also count what virtual clusters gain by exchanging nodes. `alpha`: of AlloX."""
+    cells meanwhile. `exchange`: also count what virtual clusters gain by exchanging nodes. `alpha`: of AlloX.
+    `sample_share`, `barrier`: see `simulate_sides`."""
 
     vcs: Path | None
     load: float | None
@@ -67,6 +64,8 @@ class JobOptions:
     low_priority: bool
     exchange: bool
     alpha: float
+    sample_share: float
+    barrier: bool
 
     @property
     def is_of_cells(self) -> bool:
@@ -100,10 +99,12 @@ def simulate_jobs(
         ReportedError: a file, a policy or an option is wrong, or a simulation cannot go on.
     """
     where = f"--workload {str(workload_file)!r}"
-    known = CELL_POLICIES if options.is_of_cells else SIDE_POLICIES
+    known = CELL_POLICIES if options.is_of_cells else tuple(SIDE_POLICIES)
     for policy in policies:
         if policy not in known:
             raise BadInputError("--policy", policy, one_of(known, policy))
+    if options.barrier and not options.sample_share:
+        raise BadInputError("--barrier", True, "must be left out without --sample-share: no job is sampled")
     registry = installed()
     private: dict[str, JobsOutcome] = {}
     size = 0
@@ -129,7 +130,8 @@ def simulate_jobs(
         nodes = load_cluster(cluster_file, registry).machines()
 
         def simulate(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
-            return simulate_sides(policy, registry, nodes, workload.jobs, options.alpha, on_ended)
+            return simulate_sides(policy, registry, nodes, workload.jobs, options.alpha, on_ended,
+                                  options.sample_share, options.barrier)  # fmt: skip
 
     for note in workload.notes:
         console.err.print(f"note: {note}")
@@ -225,7 +227,8 @@ def _by_tenant(outcome: JobsOutcome) -> list[tuple[str, list[JobOutcome]]]:
 def _record(workload_file: Path, run: _Run, tenant: str, its: Figures) -> dict[str, Any]:
     """A row of `--json`."""
     of_all = {"utilisation": run.outcome.utilisation, "progress_spread": run.outcome.progress_spread,
-              "fragmentation": run.outcome.fragmentation, "wall_s": run.wall_s} if tenant == ALL else {}  # fmt: skip
+              "fragmentation": run.outcome.fragmentation, "makespan_s": run.outcome.ended_at,
+              "wall_s": run.wall_s} if tenant == ALL else {}  # fmt: skip
     return {"policy": run.policy, "workload": workload_file.stem, "tenant": tenant, **asdict(its), **of_all}
 
 
@@ -248,6 +251,7 @@ def _row_of_sides(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:
     on_gpus = sum(job.alternative == 0 for job in jobs) / max(len(jobs), 1)
     return (
         run.policy, tenant, f"{its.jobs:,}", _shown(its.mean_completion_s, 1), _shown(its.worst_percent_s, 1),
+        _shown(max((job.ended_at for job in jobs if job.ended_at is not None), default=None), 1),
         f"{on_gpus:.0%}", f"{run.outcome.utilisation:.0%}" if tenant == ALL else "",
         f"{run.outcome.progress_spread:.4f}" if tenant == ALL else "",
     )  # fmt: skip

@@ -3,14 +3,17 @@ run on GPUs or on cores."""
 
 from collections.abc import Callable, Sequence
 
-from yarn_plugin.decide.allocators.allox import AlloxSettings
+from yarn_plugin.decide.allocators.allox.sampling import FRACTIONS
+from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.allocators.gpu_queues import GpuQueuesSettings
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
+from yarn_plugin.decide.policies.sides import SIDE_POLICIES
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.topology import topology
 from yarn_plugin.drive.job_simulator import JobSimulation, Order
+from yarn_plugin.drive.side_simulator import SideSimulation
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES
 from yarn_plugin.model.share import Pool
@@ -24,8 +27,11 @@ CELL_POLICIES = ("cells", "quota", "capacity", "fair", "fifo", PRIVATE)
 """`quota`: GPUs of each virtual cluster as a limit, on shared nodes; `capacity`: as an assurance, beyond which it may
 use what others do not; `private`: each has its cells alone."""
 
-SIDE_POLICIES = ("allox",)
-"""Of jobs that may run on GPUs or on cores."""
+ALLOX = "allox"
+"""The policy that the arbiter has for jobs that may run on GPUs or on cores; the others are its baselines."""
+
+UNSAMPLED = frozenset({"drff"})
+"""Policies that need no estimates, so that their jobs are not sampled (AlloX, section 5.1.1)."""
 
 
 def simulate_cells(
@@ -59,7 +65,9 @@ def simulate_cells(
     # Under other policies than cells there is no opportunistic work.
     order = "fifo" if order == "low_priority" and allocator != "cells" else order
     machines = (sum(assured.values()),)
-    return _run(allocator, settings, registry, topology_of(spec), jobs, machines, order, on_ended, keeps_holdings)
+    return _run(
+        allocator, settings, registry, topology_of(spec), jobs, machines, order, on_ended, keeps_holdings=keeps_holdings
+    )
 
 
 def simulate_private(
@@ -76,7 +84,9 @@ def simulate_private(
         mine = [job for job in jobs if job.tenant == name]
         count = lambda ended, before=done: on_ended(before + ended)  # noqa: E731
         settings, machines = BuddyCellsSettings(own), (gpus_of(spec, name),)
-        parts[name] = _run("cells", settings, registry, topology_of(own), mine, machines, order, count, keeps_holdings)
+        parts[name] = _run(
+            "cells", settings, registry, topology_of(own), mine, machines, order, count, keeps_holdings=keeps_holdings
+        )
         done += len(mine)
     return parts
 
@@ -88,15 +98,26 @@ def simulate_sides(
     jobs: Sequence[Job],
     alpha: float,
     on_ended: Callable[[int], None] = lambda count: None,
+    sample_share: float = 0.0,
+    barrier: bool = False,
 ) -> JobsOutcome:
-    """Simulate jobs that may run on GPUs or on cores. A slot of cores has room for every job."""
+    """Simulate jobs that may run on GPUs or on cores. A slot of cores has room for every job.
+
+    AlloX is the arbiter's own allocator, other policies are simulated alone; with a `barrier`, AlloX too.
+    `sample_share`: above 0, the times of jobs are not known, and jobs are sampled first: by the allocator on so large a
+    part of the machines, under other policies on all. `barrier`: see `SideSimulation`.
+    """
     sides = [job.demand.alternatives[1] for job in jobs]
     slot = {name: max(side[name] for side in sides) for name in (VCORES, MEMORY)}
-    settings = AlloxSettings(cpu_slot=slot, alpha=alpha)
+    settings = AlloxSettings(cpu_slot=slot, alpha=alpha, sample_share=sample_share)
     cells = topology({node.id: node for node in nodes}, {}, TopologyDescription())
     slots = sum(min(node.capacity[name] // slot[name] for name in slot) for node in nodes if node.capacity)
     gpus = sum(node.capacity[GPU] for node in nodes)
-    return _run("allox", settings, registry, cells, jobs, (gpus, slots), "any", on_ended)
+    if policy == ALLOX and not barrier:
+        is_sampled = sample_share > 0
+        return _run("allox", settings, registry, cells, jobs, (gpus, slots), "any", on_ended, is_sampled=is_sampled)
+    samples = FRACTIONS if sample_share and policy not in UNSAMPLED else ()
+    return SideSimulation(SIDE_POLICIES[policy], jobs, (gpus, slots), alpha, samples, barrier, on_ended).run()
 
 
 def _run(
@@ -108,8 +129,12 @@ def _run(
     machines: tuple[int, ...],
     order: Order,
     on_ended: Callable[[int], None],
+    *,
+    is_sampled: bool = False,
     keeps_holdings: bool = False,
 ) -> JobsOutcome:
     parameters = LedgerSettings(allocator, settings, grace_s=0.0, place_within_s=0.0)
     pool = Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters)
-    return JobSimulation(pool, registry, cells, jobs, machines, order, on_ended, keeps_holdings).run()
+    return JobSimulation(
+        pool, registry, cells, jobs, machines, order, on_ended, is_sampled=is_sampled, keeps_holdings=keeps_holdings
+    ).run()

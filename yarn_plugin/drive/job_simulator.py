@@ -5,13 +5,16 @@ A job that is preempted has lost its work, and waits again.
 
 import math
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+from yarn_plugin.decide.allocators.allox.sampling import FRACTIONS, MIN_SAMPLE_S, SampleRun
 from yarn_plugin.decide.pools.commands import Downgrade, Grant, LeaseEnded, Renew, Revoke
 from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.decide.pools.inputs import FromApp
 from yarn_plugin.drive.pool_simulation import PoolSimulation
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, Holding, Lease, Pool
@@ -24,14 +27,18 @@ Order = Literal["fifo", "any", "low_priority"]
 """Which jobs of a tenant claim: `fifo`, those that run and the first that waits; `any`, all; `low_priority`, the first
 that waits, and those behind it as opportunistic work, until it is their turn."""
 
+SAMPLED_WORK = 10_000.0
+"""The work of a job whose speeds are not known, in batches."""
+
 MAX_OPPORTUNISTIC = 20
 """How many waiting jobs of a tenant claim as opportunistic work."""
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A job that has arrived. `wake`: the number of its latest entry in the agenda; earlier ones are void. `cells`:
-    those that it holds while it runs."""
+    """A job that has arrived. `wake`: the number of its latest entry in the agenda; earlier ones are void. `sampling`:
+    leases of samples that run; `sampled`: how many were done, by alternative. `cells`: those that it holds while it
+    runs."""
 
     job: Job
     claim: Claim
@@ -41,6 +48,8 @@ class _Run:
     alternative: int = 0
     preempted: int = 0
     lost_gpu_s: float = 0.0
+    sampling: set[str] = field(default_factory=set)
+    sampled: Counter[int] = field(default_factory=Counter)
     cells: tuple[Holding, ...] = ()
     is_guaranteed: bool = True
 
@@ -50,6 +59,7 @@ class JobSimulation:
 
     Args:
         machines: how many there are for each alternative of the jobs: GPUs; or GPUs and slots of cores.
+        is_sampled: nobody knows the speeds of jobs; the controller samples them.
         on_ended: called with the number of jobs that have ended.
         keeps_holdings: record who held which GPU when.
     """
@@ -63,11 +73,14 @@ class JobSimulation:
         machines: tuple[int, ...],
         order: Order = "any",
         on_ended: Callable[[int], None] = lambda count: None,
+        *,
+        is_sampled: bool = False,
         keeps_holdings: bool = False,
     ) -> None:
         self._queue, self._nodes = pool.queue, sum(1 for _ in topology.at(NODE))
         self._engine = PoolSimulation(pool, registry, topology, self)
         self._jobs, self._machines, self._order, self._on_ended = jobs, machines, order, on_ended
+        self._is_sampled = is_sampled
         self._claiming: dict[str, _Run] = {}
         self._waiting: dict[str, list[tuple[int, _Run]]] = {}
         self._full: dict[str, _Run] = {}
@@ -99,9 +112,10 @@ class JobSimulation:
     # Jobs.
 
     def _arrive(self, job: Job, at: float) -> None:
-        speeds = tuple(None if seconds is None else 1 / seconds for seconds in job.estimated_s)
+        speeds = tuple(None if seconds is None or self._is_sampled else 1 / seconds for seconds in job.estimated_s)
+        work = SAMPLED_WORK if self._is_sampled else 1.0
         claim = Claim(job.name, 1.0, job.demand, Resources(), tenant=job.tenant, gang=job.gang, arrived_at=at,
-                      speeds=speeds, work=1.0, yarn_app=f"application_1_{job.number:06d}",
+                      speeds=speeds, work=work, yarn_app=f"application_1_{job.number:06d}",
                       queue=f"{self._queue}.{job.name}")  # fmt: skip
         self._wait(_Run(job, claim))
 
@@ -120,6 +134,24 @@ class JobSimulation:
                 run.claim = replace(run.claim, priority=priority)
                 self._claiming[run.job.name] = run
                 self._engine.revise()
+
+    def _sample(self, run: _Run, lease: Lease) -> None:
+        """A sample takes a part of the true time, and says the same part of the estimated one."""
+        side = lease.alternative
+        fraction = FRACTIONS[min(run.sampled[side], len(FRACTIONS) - 1)]
+        seconds, estimated = run.job.seconds[side], run.job.estimated_s[side]
+        assert seconds is not None and estimated is not None, "a job is sampled where it cannot run"
+        run.sampling.add(lease.id)
+        said = SampleRun("", side, fraction * SAMPLED_WORK, fraction * estimated)
+        took_s = max(fraction * seconds, MIN_SAMPLE_S)
+        self._engine.put(self._engine.now + took_s, partial(self._sampled, run, lease.id, said, took_s))
+
+    def _sampled(self, run: _Run, lease: str, said: SampleRun, took_s: float, at: float) -> None:
+        if lease in run.sampling:
+            run.sampling.remove(lease)
+            run.sampled[said.alternative] += 1
+            self._busy_s += took_s
+            self._engine.send(FromApp(run.job.name, said))
 
     def _begin(self, run: _Run) -> None:
         run.began_at = self._engine.now
@@ -192,6 +224,9 @@ class JobSimulation:
         if run is None:
             return
         for lease in command.leases:
+            if lease.kind == "sample":
+                self._sample(run, lease)
+                return
             run.leases[lease.id] = lease
         if len(run.leases) == run.job.pods and run.began_at is None:
             self._full[run.job.name] = run
@@ -202,6 +237,8 @@ class JobSimulation:
     def revoked(self, command: Revoke) -> None:
         """A job that loses one pod has lost all of its work."""
         run = self._claiming.get(command.app)
+        if run is not None:
+            run.sampling.discard(command.lease)
         if run is not None and command.lease in run.leases:
             self._lose(run)
 

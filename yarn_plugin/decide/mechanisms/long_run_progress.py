@@ -20,23 +20,26 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class LongRun:
-    """`at`: until when it is counted, in seconds. `lags`: seconds, of users that have one. `started_at`: when each user
-    last started a job."""
+    """`at`: until when it is counted, in seconds. `lags`: seconds, of users whose jobs wait. `started_at`: when each
+    user last started a job."""
 
     at: float = 0.0
     lags: Mapping[str, float] = field(default_factory=dict)
     started_at: Mapping[str, float] = field(default_factory=dict)
 
     def advanced(self, at: float, progress: Mapping[str, float], waiting: Collection[str]) -> "LongRun":
-        """At a later time, if nothing changed in between. `progress`: of the users with jobs, as in section 3.3.2;
-        `waiting`: those with waiting jobs."""
+        """At a later time, if nothing changed in between. `progress`: of the users with jobs until then, as in section
+        3.3.2; `waiting`: those with waiting jobs from then on."""
         passed = max(at - self.at, 0.0)
+        # Users whose jobs did not wait until now have waited for nothing yet.
         lags = {
-            user: max(self.lags.get(user, 0.0) + passed * (1.0 - len(progress) * progress.get(user, 0.0)), 0.0)
+            user: max(self.lags[user] + passed * (1.0 - len(progress) * progress.get(user, 0.0)), 0.0)
+            if user in self.lags
+            else 0.0
             for user in waiting
         }
         started_at = {user: since for user, since in self.started_at.items() if user in progress}
-        return LongRun(at, {user: lag for user, lag in lags.items() if lag}, started_at)
+        return LongRun(at, lags, started_at)
 
     def started(self, users: Collection[str]) -> "LongRun":
         """These users start jobs now."""

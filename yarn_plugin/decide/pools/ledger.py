@@ -30,9 +30,11 @@ from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, TimerDue
 from yarn_plugin.decide.pools.lease.settings import check_disjoint
 from yarn_plugin.decide.pools.view import View
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import Cause, LeaseDropped, PoolSuperseded
 from yarn_plugin.model.journaled import Mutable, Tagged, parts_of
+from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Claim, Job, Pool
 from yarn_plugin.model.topology import Topology
 
@@ -414,7 +416,16 @@ def _check_message(pool: Pool, registry: Registry, state: object, app: str, mess
 
 
 def _check_job(pool: Pool, registry: Registry, job: Job) -> None:
-    """Check a job with the pool's allocator."""
+    """Check a job with the pool's allocator.
+
+    Raises:
+        BadInputError: it is wrong there, or none of its alternatives could ever be leased: the pool has no GPUs.
+    """
+    alternatives = job.demand.alternatives if job.demand is not None else ()
+    for place, amounts in enumerate(alternatives):
+        if amounts[GPU] and GPU not in pool.resources:
+            expected = f"must be left out: pool {pool.name} has no GPUs, only {', '.join(pool.resources)}"
+            raise BadInputError(f"alternatives.{place}.resources.{GPU}", amounts[GPU], expected)
     settings = pool.parameters
     if isinstance(settings, LedgerSettings):
         registry.allocator(settings.allocator).check_job(settings.settings, job)

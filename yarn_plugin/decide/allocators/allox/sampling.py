@@ -26,6 +26,9 @@ MAX_KEPT = 2000
 FRACTIONS = (0.01, 0.02)
 """The work of the two samples of a side, as parts of the job's."""
 
+MIN_SAMPLE_S = 1.0
+"""A sample takes at least so long in simulations, as in the authors' simulator."""
+
 FAR_BEHIND = 5.0
 """A sample is abandoned when it takes so many times the median of the others."""
 

@@ -1,0 +1,94 @@
+"""Two trials of a search, a GPU and a slot of cores: each runs on the side that the arbiter gave it; the better one
+moves to the GPU, when that is free, with its checkpoint."""
+
+import json
+
+import pytest
+
+from tests.integration.sleepers import eventually
+from tests.leased.lab import Lab
+from tests.searches.lab import TRAIN, Submitted, check_progress
+from themis_agent.app_file import read
+from themis_agent.yarn import submission
+from yarn_plugin.api.client import ArbiterClient
+
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
+
+CONFIG = """
+[[pools]]
+name = "gpu"
+queue = "root.gpu"
+resources = ["memory-mb", "vcores", "yarn.io/gpu"]
+controller = "ledger"
+
+[pools.parameters]
+allocator = "allox"
+grace_s = 5
+place_within_s = 60
+task_memory_mb = 2100
+nodes = ["{host}"]
+
+[pools.parameters.settings.cpu_slot]
+vcores = 2
+memory-mb = 700
+
+[poll]
+metrics_s = 0.2
+apps_s = 1
+nodes_s = 2
+"""
+# Of the four GPUs of the node one is leased: it has memory for one task of that size.
+
+SLOT_TRIAL, GPU_TRIAL = "trial-00001", "trial-00000"
+
+
+@pytest.fixture
+def lab(cluster, tmp_path):
+    made = Lab(cluster, tmp_path, config=CONFIG.format(host=cluster.nodes[0].host))
+    yield made
+    made.close()
+
+
+def searched(executed):
+    """The GPU is declared to be less than twice as fast, so that no trial waits for it. In truth the trial on the slot
+    is the first at the end of its rung; it gives the slot back, and is promoted when the other is there."""
+    command = f"python {TRAIN} --rate={{rate}} --executed={executed}"
+    fields = {
+        "name": "sides",
+        "command": command,
+        "algorithm": "successive_halving",
+        "trials": 2,
+        "eta": 2,
+        "max_steps": 32,
+        "grace_s": 5,
+        "space": {"rate": {"type": "float", "low": 0.1, "high": 0.9}},
+        "enqueue": [{"rate": 0.2}, {"rate": 0.8}],
+        "memory_mb": 700,
+        "gpu": {"command": f"{command} --step-s=0.25", "speed": 5},
+        "cpu": {"command": f"{command} --step-s=0.05", "speed": 3, "vcores": 2, "env": {"OMP_NUM_THREADS": "2"}},
+    }
+    return read(fields, "app")
+
+
+def sides(submitted):
+    """On which side each start of each trial was."""
+    found = {}
+    for path in sorted(submitted.folder.root.glob("trials/*/epoch-*/launcher-0.json")):
+        spec = json.loads(path.read_text())
+        found.setdefault(spec["trial"], []).append(spec["env"]["THEMIS_SIDE"])
+    return found
+
+
+def test_trials_run_on_both_sides_and_the_better_one_goes_on_on_the_gpu(lab, tmp_path):
+    submitted = Submitted(lab, tmp_path / "search", searched(tmp_path / "executed"))
+    eventually(lambda: sides(submitted) == {GPU_TRIAL: ["gpu"], SLOT_TRIAL: ["cpu"]}, "a trial on each side", 60)
+    token = (submitted.folder.root / submission.ARBITER_TOKEN).read_text()
+    app = submission.read(submitted.folder.root).arbiter.app
+    jobs = ArbiterClient(lab.arbiter.url, token).get_jobs(app).jobs
+    assert [(job.name, job.work, len(job.alternatives)) for job in jobs] == [(GPU_TRIAL, 16, 2), (SLOT_TRIAL, 16, 2)]
+    report = submitted.until_ended()
+    assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
+    assert sides(submitted) == {GPU_TRIAL: ["gpu"], SLOT_TRIAL: ["cpu", "gpu"]}
+    assert submitted.state().best.id == SLOT_TRIAL
+    assert {rate: max(steps) for rate, steps in submitted.steps().items()} == {0.2: 16, 0.8: 32}
+    check_progress(submitted)

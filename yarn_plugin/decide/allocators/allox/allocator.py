@@ -1,0 +1,217 @@
+"""AlloX as an allocator: each job on a GPU or on a slot of cores, by min-cost matching, fair between users.
+
+AlloX, section 3: whenever a machine is free, the jobs of the users with the least progress are matched to all machines,
+busy ones too, so that the sum of completion times is the smallest; of the free machines' jobs, the first start, and
+the others wait for a machine that is worth waiting for. Nothing is preempted: leases have no end.
+
+A machine is a GPU, or a slot: `cpu_slot` vcores and memory of a node, of which as many fit as its GPUs leave room
+(`gpu_vcores` each). How long a job takes on a machine is its work by its speed there; where it does not say, on its
+best alternative `unknown_s`. Where samples are on, sides without a declared speed are measured first (see `sampling`);
+a job may start on a GPU before it is known on a slot, but not the other way round, as nearly all jobs are faster on
+GPUs. A job with alternatives that are larger than a GPU or a slot cannot use them; one without any other waits. Deep
+queues are matched in the worker process; of its result holds what still can be done.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from yarn_plugin.decide.allocators.allox.jobs import WHERE, Jobs
+from yarn_plugin.decide.allocators.allox.machines import Machines, machines
+from yarn_plugin.decide.allocators.allox.sample_leases import SAMPLE, SampleLeases
+from yarn_plugin.decide.allocators.allox.sampling import SampleRun, Samples
+from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
+from yarn_plugin.decide.allocators.allox.state import AlloxState, Queue, Running
+from yarn_plugin.decide.allocators.happenings import (
+    Answer,
+    Began,
+    Broken,
+    Changed,
+    Due,
+    Solved,
+    Unplaced,
+    Vacated,
+    What,
+    name_of,
+)
+from yarn_plugin.decide.allocators.plan import Drop, Idle, Place, Plan, Solve, Wake
+from yarn_plugin.decide.allocators.seen import Seen
+from yarn_plugin.decide.mechanisms.allox import Job, Start, Starts, choose_starts
+from yarn_plugin.quantities import count
+
+OVERDUE = "overdue"
+"""The key of the wake at which the next user has waited for too long."""
+
+
+class Allox:
+    """See the module."""
+
+    def __init__(self, settings: AlloxSettings | None) -> None:
+        self._settings = settings or AlloxSettings()
+        self._jobs = Jobs(self._settings)
+        self._samples = SampleLeases(self._settings, self._jobs)
+
+    def initial_state(self) -> AlloxState:
+        """No job runs."""
+        return AlloxState()
+
+    def report(self, state: AlloxState) -> None:
+        """None: the state itself is immutable."""
+
+    def propose(self, state: AlloxState, seen: Seen, what: What) -> tuple[AlloxState, Plan]:
+        """Learn what happened, start samples, then the jobs that are matched to free machines."""
+        progress = self._progress(state, seen)
+        state, wakes, drops = self._learn(state, seen, what)
+        state, places, more_wakes = self._samples.start(state, seen)
+        jobs = self._jobs.waiting(state, seen)
+        waiting = {job.user for job in jobs.values()}
+        state = replace(state, long_run=state.long_run.advanced(seen.at, progress, waiting))
+        plan = Plan(place=places, drop=drops, wake=(*wakes, *more_wakes))
+        if places:
+            # The matching follows when they have started: they hold machines then.
+            return state, plan
+        return self._match(state, seen, what, jobs, plan)
+
+    def _match(
+        self, state: AlloxState, seen: Seen, what: What, jobs: Mapping[str, Job], plan: Plan
+    ) -> tuple[AlloxState, Plan]:
+        found, progress = machines(self._settings, state, seen), self._progress(state, seen)
+        waiting = {job.user for job in jobs.values()}
+        next_overdue = state.long_run.next_overdue(self._settings.patience_s, progress, waiting)
+        plan = replace(plan, wake=(*plan.wake, Wake(OVERDUE, next_overdue)), idle=_idle(seen, jobs))
+        has_free = any(wait == 0 for waits in found.free_in for wait in waits)
+        if isinstance(what, Solved) and what.key == f"round {state.round}":
+            state = replace(state, is_solving=False)
+            if what.outcome == "done":
+                assert isinstance(what.result, Starts)
+                state, places = self._start(state, seen, jobs, found, what.result.jobs, by_worker=True)
+                if places:
+                    return state, replace(plan, place=places)
+        if not jobs or not has_free:
+            return state, plan
+        overdue = state.long_run.overdue(self._settings.patience_s)
+        queue = Queue(tuple(jobs.values()), found.free_in, progress, self._settings.alpha, overdue)
+        if len(jobs) > self._settings.inline_jobs:
+            if state.is_solving:
+                return state, replace(plan, idle=None)
+            state = replace(state, round=state.round + 1, is_solving=True)
+            problem = Solve(f"round {state.round}", queue)
+            return state, replace(plan, solve=(problem,), idle=seen.everywhere(Idle.DECIDING))
+        state, places = self._start(state, seen, jobs, found, solve(queue).jobs)
+        return state, replace(plan, place=places)
+
+    # What happened.
+
+    def _learn(
+        self, state: AlloxState, seen: Seen, what: What
+    ) -> tuple[AlloxState, tuple[Wake, ...], tuple[Drop, ...]]:
+        resting = dict(state.resting)
+        match what:
+            case Began():
+                return AlloxState(state.counter, samples=Samples(state.samples.measured)), (), ()
+            case Changed(claims):
+                for claim in claims:
+                    resting.pop(name_of(claim), None)
+                return replace(state, resting=resting), (), ()
+            case Due(key) if key.startswith(SAMPLE):
+                return self._samples.abandon(state, seen, key.removeprefix(SAMPLE))
+            case Due(job):
+                resting.pop(job, None)
+                return replace(state, resting=resting), (), ()
+            case Answer(app, SampleRun() as run):
+                return self._samples.measure(state, seen, app, run)
+            case Vacated(freed) | Unplaced(freed) | Broken(freed):
+                wakes = []
+                samples = state.samples
+                for each in freed:
+                    if each.is_over and each.key in samples.open:
+                        samples = samples.died(each.key)
+                        wakes.append(Wake(SAMPLE + each.key, None))
+                over = [each for each in freed if each.is_over and each.key in state.running]
+                for each in over:
+                    job = name_of(each.claim)
+                    if isinstance(what, Unplaced):
+                        resting[job] = seen.at + self._settings.retry_s
+                        wakes.append(Wake(job, resting[job]))
+                    elif isinstance(what, Vacated) and each.claim in seen.claims:
+                        # It gave its machine back: it is done, until it says otherwise.
+                        resting[job] = None
+                keys = {each.key for each in over}
+                running = {key: job for key, job in state.running.items() if key not in keys}
+                return replace(state, running=running, resting=resting, samples=samples), tuple(wakes), ()
+        return state, (), ()
+
+    def _progress(self, state: AlloxState, seen: Seen) -> dict[str, float]:
+        """Of each user with claims: the sum of the values of running jobs (section 3.3.2)."""
+        progress = {claim.tenant: 0.0 for claim in seen.claims.values()}
+        for job in state.running.values():
+            progress[job.user] = progress.get(job.user, 0.0) + job.value
+        return progress
+
+    # What starts.
+
+    def _start(
+        self,
+        state: AlloxState,
+        seen: Seen,
+        jobs: Mapping[str, Job],
+        machines: Machines,
+        starts: Iterable[Start],
+        by_worker: bool = False,
+    ) -> tuple[AlloxState, tuple[Place, ...]]:
+        """Lease machines to jobs. `by_worker`: the machines may be others by now: any free one of the kind will do."""
+        claims = {name_of(key): key for key in seen.claims}
+        running, counter, places, users = dict(state.running), state.counter, [], set[str]()
+        free = [
+            [cell for cell, wait in zip(cells, waits, strict=True) if wait == 0]
+            for cells, waits in zip(machines.cells, machines.free_in, strict=True)
+        ]
+        for start in starts:
+            job = jobs.get(start.job)
+            if job is None or not free[start.kind]:
+                continue
+            cell = machines.cells[start.kind][start.machine] if not by_worker else free[start.kind][0]
+            free[start.kind].remove(cell)
+            counter += 1
+            seconds = job.times[start.kind]
+            assert seconds is not None
+            holdings, alternative = self._jobs.holdings(seen, claims[start.job], start.kind, cell)
+            note = note_of(job, start.kind, jobs.values())
+            places.append(Place(str(counter), claims[start.job], holdings, alternative=alternative, note=note))
+            value, ends_at = job.value_on(start.kind), seen.at + seconds
+            running[str(counter)] = Running(job.user, start.kind, value, ends_at, start.job, seen.at)
+            users.add(job.user)
+        return replace(state, counter=counter, running=running, long_run=state.long_run.started(users)), tuple(places)
+
+
+def _idle(seen: Seen, jobs: Mapping[str, Job]) -> dict[str, Idle]:
+    return seen.everywhere(Idle.NOT_FASTER if jobs else Idle.NOT_WANTED)
+
+
+def solve(queue: Queue) -> Starts:
+    """Match a queue."""
+    return choose_starts(queue.jobs, queue.free_in, queue.progress, queue.alpha, queue.overdue)
+
+
+def note_of(job: Job, kind: int, waiting: Iterable[Job]) -> str:
+    """Why a job runs on this kind of machine, for people. `waiting`: all jobs that it was matched beside.
+
+    A job gains what a machine saves it for each second that it is held: its time elsewhere by its time there.
+    """
+    mine, other = job.times[kind], job.times[1 - kind]
+    if mine is None or other is None:
+        return f"on {WHERE[kind]}: it cannot run elsewhere"
+    if mine <= other:
+        return f"on {WHERE[kind]}, where it is {other / mine:.3g} times as fast as on {WHERE[1 - kind]}"
+    gain = mine / other
+    more = sum(_gain(one, kind) > gain for one in waiting)
+    why = f"{count(more, 'job')} {'gain' if more > 1 else 'gains'} more" if more else "it is done sooner than waiting"
+    return f"on {WHERE[kind]}: {WHERE[1 - kind]} is {gain:.3g} times as fast, but {why}"
+
+
+def _gain(job: Job, kind: int) -> float:
+    """How many times as fast a job is elsewhere."""
+    here, there = job.times[kind], job.times[1 - kind]
+    if there is None:
+        return 0.0
+    return math.inf if here is None else here / max(there, math.ulp(1.0))
