@@ -330,8 +330,11 @@ class _Call:
             problems[command.id] = Problem(solve.key, command)
         questions, solves = [one.command for one in asked.values()], [one.command for one in problems.values()]
         self.book.apply(Changes(commands=(*questions, *solves)))
-        wakes = {**self._ledger.wakes, **{wake.key: wake.at for wake in plan.wake}}
-        self._timers += [SetTimer(WAKE + wake.key, wake.at) for wake in plan.wake]
+        now = [wake.key for wake in plan.wake if wake.at is not None and wake.at <= self._at]
+        self.book.happened += [happenings.Due(key) for key in now]
+        later = {wake.key: None if wake.key in now else wake.at for wake in plan.wake}
+        wakes = {**self._ledger.wakes, **later}
+        self._timers += [SetTimer(WAKE + key, due) for key, due in later.items()]
         self._ledger = replace(
             self._ledger,
             asked={**self._ledger.asked, **asked},
