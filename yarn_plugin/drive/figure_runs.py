@@ -70,13 +70,14 @@ def _result(done: Future[Record], case: Case) -> Record:
 def _run(case: Case) -> Record:
     started = time.perf_counter()
     if isinstance(case, TrainingCase):
-        training = simulate(_training_run(case)).outcome
+        training = simulate(training_run(case)).outcome
         return of_training(training, time.perf_counter() - started)
     jobs = _jobs_outcome(case)
     return of_jobs(jobs, time.perf_counter() - started)
 
 
-def _training_run(case: TrainingCase) -> TrainingRun:
+def training_run(case: TrainingCase) -> TrainingRun:
+    """The simulation of a case."""
     return TrainingRun(
         case.policy, case.seed, case.workload(), case.cluster(), case.f, case.lease_s, checkpoint_s=case.checkpoint_s,
         error=case.error, lie=case.lie, liars=(LIAR,) if case.lie else (),

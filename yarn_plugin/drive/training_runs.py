@@ -79,7 +79,7 @@ def simulate(run: TrainingRun, on_ended: Callable[[int], None] = lambda count: N
     if run.policy != THEMIS:
         registry.lease_policy(run.policy)
     simulation = LeaseSimulation(
-        _pool(run),
+        pool_of(run),
         registry,
         Layout(run.cluster.machines),
         arrivals(run, installed_kind()),
@@ -137,7 +137,8 @@ def _settings(run: TrainingRun) -> LeaseSettings:
     )  # fmt: skip
 
 
-def _pool(run: TrainingRun) -> Pool:
+def pool_of(run: TrainingRun) -> Pool:
+    """The pool of a simulation."""
     return Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=_settings(run))
 
 
