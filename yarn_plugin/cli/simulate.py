@@ -18,11 +18,13 @@ from yarn_plugin.drive.simulator import Simulation
 from yarn_plugin.drive.virtual_time import UncompactedJournal
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.files import PRIVATE_MODE, write
+from yarn_plugin.report import write as write_report
 from yarn_plugin.simulation import workload as workloads
 from yarn_plugin.simulation.application import installed_kinds
 from yarn_plugin.simulation.cluster import load
 from yarn_plugin.simulation.outcome import columns, figures, rows, totals
-from yarn_plugin.simulation.page import write_page
+from yarn_plugin.simulation.page import page
+from yarn_plugin.simulation.result import Result
 from yarn_plugin.simulation.scheduler_queues import QueueTree
 from yarn_plugin.simulation.scheduler_queues import load as load_queues
 from yarn_plugin.simulation.training.themis_file import TIME_UNITS
@@ -319,13 +321,13 @@ def simulate_arbiter(
             cluster, submissions, policy, seed, registry, journal, on_finished=on_finished, queues=queues
         )
         outcome = simulation.run()
-    wall_s = time.perf_counter() - started
+    result = Result(policy, seed, outcome, time.perf_counter() - started)
     console.out.print(console.table(None, columns(outcome), rows(outcome)))
-    for line in totals(outcome, wall_s):
+    for line in totals(outcome, result.wall_s):
         console.out.print(line)
     if json_file is not None:
-        console.write_json(json_file, figures(outcome, wall_s, policy, seed))
+        console.write_json(json_file, figures(outcome, result.wall_s, policy, seed))
     if journal is not None and journal_file is not None:
         write(journal_file, journal.content(), PRIVATE_MODE)
     if report_file is not None:
-        write_page(report_file, outcome, about, wall_s)
+        write_report(page(result, about), report_file)

@@ -16,12 +16,14 @@ from yarn_plugin.drive.job_simulator import Order
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
+from yarn_plugin.report import write
 from yarn_plugin.simulation.cluster import load as load_cluster
 from yarn_plugin.simulation.jobs import allox_file, trace
 from yarn_plugin.simulation.jobs.job import Job, JobWorkload
 from yarn_plugin.simulation.jobs.outcome import Figures, JobOutcome, JobsOutcome, figures
-from yarn_plugin.simulation.jobs.page import ShownJobs, write_page
+from yarn_plugin.simulation.jobs.page import page
 from yarn_plugin.simulation.jobs.virtual_clusters import GPUS_PER_NODE, by_gpu_time, gpus_of, node_size
+from yarn_plugin.simulation.result import Result
 from yarn_plugin.validation import one_of
 
 ALL = "all"
@@ -53,11 +55,7 @@ class JobOptions:
         return self.vcs is not None or self.load is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    policy: str
-    outcome: JobsOutcome
-    wall_s: float
+_Run = Result[JobsOutcome]
 
 
 def is_of_jobs(workload_file: Path, options: JobOptions) -> bool:
@@ -137,7 +135,7 @@ def _run_all(
         for place, policy in enumerate(policies):
             started, before = time.perf_counter(), place * len(jobs)
             outcome = simulate(policy, lambda ended, before=before: bar.update(task, completed=before + ended))  # type: ignore[misc]
-            runs.append(_Run(policy, outcome, time.perf_counter() - started))
+            runs.append(Result(policy, 0, outcome, time.perf_counter() - started))
     return runs
 
 
@@ -156,8 +154,7 @@ def _report(
     if json_file is not None:
         console.write_json(json_file, [_record(workload_file, *one) for one in made])
     if report_file is not None:
-        shown = [ShownJobs(run.policy, run.outcome, run.wall_s) for run in runs]
-        write_page(report_file, shown, workload_file.name, columns, rows)
+        write(page(runs, workload_file.name, columns, rows), report_file)
 
 
 def _by_tenant(outcome: JobsOutcome) -> list[tuple[str, list[JobOutcome]]]:
@@ -177,7 +174,7 @@ def _record(workload_file: Path, run: _Run, tenant: str, its: Figures) -> dict[s
 
 def _row_of_cells(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:
     return (
-        run.policy, tenant, f"{its.jobs:,}", _shown(its.mean_wait_s, 60), f"{its.later or 0:,}",
+        str(run.policy), tenant, f"{its.jobs:,}", _shown(its.mean_wait_s, 60), f"{its.later or 0:,}",
         _shown(its.later_s, 60), _shown(its.worst_later_s, 60), f"{its.preempted:,}", _shown(its.lost_gpu_s, 3600),
         f"{run.outcome.utilisation:.0%}" if tenant == ALL else "",
     )  # fmt: skip
@@ -187,7 +184,7 @@ def _row_of_sides(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:
     jobs = [job for job in run.outcome.ended if tenant in (ALL, job.tenant)]
     on_gpus = sum(job.alternative == 0 for job in jobs) / max(len(jobs), 1)
     return (
-        run.policy, tenant, f"{its.jobs:,}", _shown(its.mean_completion_s, 1), _shown(its.worst_percent_s, 1),
+        str(run.policy), tenant, f"{its.jobs:,}", _shown(its.mean_completion_s, 1), _shown(its.worst_percent_s, 1),
         f"{on_gpus:.0%}", f"{run.outcome.utilisation:.0%}" if tenant == ALL else "",
         f"{run.outcome.progress_spread:.4f}" if tenant == ALL else "",
     )  # fmt: skip

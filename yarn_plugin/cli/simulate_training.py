@@ -14,8 +14,9 @@ from yarn_plugin.cli.progress import progress_bar
 from yarn_plugin.drive.training_runs import TrainingResult, TrainingRun, bidders, simulate_all
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
+from yarn_plugin.report import write
 from yarn_plugin.simulation.leasing.outcome import Figures, figures
-from yarn_plugin.simulation.leasing.page import ShownRun, write_page
+from yarn_plugin.simulation.leasing.page import page
 from yarn_plugin.simulation.training.cluster import load as load_cluster
 from yarn_plugin.simulation.training.profiles import load as load_profiles
 from yarn_plugin.simulation.training.workload import GENERATED
@@ -149,19 +150,18 @@ def simulate_training(
     for result, _ in made:
         if result.outcome.unfinished:
             console.err.print(
-                f"note: {result.run.policy} with seed {result.run.seed}: "
+                f"note: {result.policy} with seed {result.seed}: "
                 f"{count(result.outcome.unfinished, 'bidder')} never ended"
             )
     if json_file is not None:
         console.write_json(json_file, [_record(workload_file, *one) for one in made])
     if report_file is not None:
-        shown = [ShownRun(one.run.policy, one.run.seed, one.outcome, its, one.wall_s) for one, its in made]
-        write_page(report_file, shown, _about(workload_file, cluster_file, options))
+        write(page(results, _about(workload_file, cluster_file, options)), report_file)
 
 
 def _record(workload_file: Path, result: TrainingResult, its: Figures) -> dict[str, Any]:
     """A row of `--json`."""
-    named = {"policy": result.run.policy, "workload": workload_file.stem, "seed": result.run.seed}
+    named = {"policy": result.policy, "workload": workload_file.stem, "seed": result.seed}
     return {**named, **asdict(its), "wall_s": result.wall_s}
 
 
@@ -170,7 +170,7 @@ def _row(result: TrainingResult, its: Figures) -> tuple[str, ...]:
         return "-" if value is None else f"{value:,.{digits}f}"
 
     return (
-        result.run.policy, str(result.run.seed), shown(its.max_rho, 2), shown(its.median_rho, 2),
+        str(result.policy), str(result.seed), shown(its.max_rho, 2), shown(its.median_rho, 2),
         shown(its.max_rho_app, 2), shown(its.jain, 3), shown(its.avg_jct_job, 0), shown(its.avg_jct_app, 0),
         shown(its.makespan, 0), shown(its.gpu_time, 0), shown(its.placement_score, 3), str(its.rounds),
         shown(its.mean_bidders, 1), shown(result.wall_s, 1),

@@ -21,6 +21,7 @@ from yarn_plugin.model.share import Pool
 from yarn_plugin.simulation.leasing.application import Beliefs, TrainingApplication, TrainingKind, installed_kind
 from yarn_plugin.simulation.leasing.layout import Layout
 from yarn_plugin.simulation.leasing.outcome import TrainingOutcome
+from yarn_plugin.simulation.result import Result
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingWorkload
 from yarn_plugin.simulation.training.cluster import TrainingCluster
 
@@ -59,13 +60,7 @@ class TrainingRun:
     entitlement: Entitlement = "application"
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """The outcome of a simulation. `wall_s`: how long it took."""
-
-    run: TrainingRun
-    outcome: TrainingOutcome
-    wall_s: float
+TrainingResult = Result[TrainingOutcome]
 
 
 def simulate(run: TrainingRun, on_ended: Callable[[int], None] = lambda count: None) -> TrainingResult:
@@ -87,7 +82,7 @@ def simulate(run: TrainingRun, on_ended: Callable[[int], None] = lambda count: N
         keeps_holdings=run.keeps_holdings,
         on_ended=on_ended,
     )
-    return TrainingResult(run, simulation.run(), time.perf_counter() - started)
+    return Result(run.policy, run.seed, simulation.run(), time.perf_counter() - started)
 
 
 def arrivals(run: TrainingRun, kind: TrainingKind) -> list[Arrival]:
@@ -211,7 +206,7 @@ class _Processes:
                 self._ended[place] = said
                 self._on_ended(sum(self._ended))
             case (TrainingOutcome() as outcome, float() as wall_s):
-                self._results[place] = TrainingResult(self._runs[place], outcome, wall_s)
+                self._results[place] = Result(self._runs[place].policy, self._runs[place].seed, outcome, wall_s)
                 del self._running[ready]
                 process.join()
             case (str() as message, int() as exit_code):

@@ -1,8 +1,6 @@
 """The page of simulations of a training workload: figures, finish-time fairness, who held which GPU, auctions."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from yarn_plugin.quantities import number
 from yarn_plugin.report import (
@@ -16,16 +14,16 @@ from yarn_plugin.report import (
     KeyFigures,
     Page,
     Row,
-    Sample,
     Section,
     Series,
     Table,
     Text,
     TimeChart,
-    write,
 )
-from yarn_plugin.report.figure import COLOURS, colour
-from yarn_plugin.simulation.leasing.outcome import Figures, Holding, TrainingOutcome
+from yarn_plugin.report.figure import COLOURS
+from yarn_plugin.report.figure import colour as css_colour
+from yarn_plugin.simulation.leasing.outcome import Figures, Holding, TrainingOutcome, figures
+from yarn_plugin.simulation.result import Result, colour, distribution
 
 MAX_ROWS = 64
 """GPUs in a chart of who held which GPU: the first ones."""
@@ -39,28 +37,12 @@ MAX_POINTS = 400
 SLOWEST = 15
 """Jobs listed: those with the largest rho."""
 
+FAIR = 1.0, "fair"
 
-@dataclass(frozen=True, slots=True)
-class ShownRun:
-    """A simulation on the page."""
-
-    policy: str
-    seed: int
-    outcome: TrainingOutcome
-    figures: Figures
-    wall_s: float
+Run = Result[TrainingOutcome]
 
 
-def write_page(path: Path, runs: Sequence[ShownRun], about: str) -> None:
-    """Write the page of simulations of one workload.
-
-    Raises:
-        ReportError: the file cannot be written.
-    """
-    write(page(runs, about), path)
-
-
-def page(runs: Sequence[ShownRun], about: str) -> Page:
+def page(runs: Sequence[Run], about: str) -> Page:
     """The page. `about`: the files and the settings. Charts of one run show the first seed of each policy."""
     first = list({run.policy: run for run in reversed(runs)}.values())[::-1]
     return Page(
@@ -76,7 +58,7 @@ def page(runs: Sequence[ShownRun], about: str) -> Page:
     )
 
 
-def _key_figures(runs: Sequence[ShownRun]) -> KeyFigures:
+def _key_figures(runs: Sequence[Run]) -> KeyFigures:
     """The best policy by each figure."""
     shown = []
     for label, unit, figure in (
@@ -91,17 +73,17 @@ def _key_figures(runs: Sequence[ShownRun]) -> KeyFigures:
     return KeyFigures(tuple(shown))
 
 
-def _means(runs: Sequence[ShownRun], figure: Callable[[Figures], float | None]) -> list[tuple[str, float]]:
+def _means(runs: Sequence[Run], figure: Callable[[Figures], float | None]) -> list[tuple[str, float]]:
     """The mean of a figure over the seeds of each policy."""
     found: dict[str, list[float]] = {}
     for run in runs:
-        value = figure(run.figures)
+        value = figure(figures(run.outcome))
         if value is not None:
-            found.setdefault(run.policy, []).append(value)
+            found.setdefault(str(run.policy), []).append(value)
     return [(policy, sum(values) / len(values)) for policy, values in found.items()]
 
 
-def _table(runs: Sequence[ShownRun]) -> Table:
+def _table(runs: Sequence[Run]) -> Table:
     columns = (Column("policy"), Column("seed", True), Column("max rho", True, 2), Column("median rho", True, 2),
                Column("max rho of an application", True, 2), Column("Jain", True, 3), 
                Column("mean job time, min", True, 0),
@@ -114,15 +96,15 @@ def _table(runs: Sequence[ShownRun]) -> Table:
             (run.policy, run.seed, one.max_rho, one.median_rho, one.max_rho_app, one.jain, one.avg_jct_job,
              one.avg_jct_app, one.makespan, one.gpu_time, one.placement_score, one.rounds, one.mean_bidders)
             for run in runs
-            for one in (run.figures,)
+            for one in (figures(run.outcome),)
         ),
         note="rho of a job: its completion time, divided by its time alone and by the average contention during its "
         "life. rho of an application: by equation 3.2 of Themis. Placement score: the mean of 1 / slowdown.",
     )  # fmt: skip
 
 
-def _fairness(runs: Sequence[ShownRun]) -> list[BarChart | Distribution]:
-    policies = list(dict.fromkeys(run.policy for run in runs))
+def _fairness(runs: Sequence[Run]) -> list[BarChart | Distribution]:
+    policies = list(dict.fromkeys(str(run.policy) for run in runs))
     jobs = {
         policy: [rho for run in runs if run.policy == policy for rho in run.outcome.job_rhos] for policy in policies
     }
@@ -131,20 +113,13 @@ def _fairness(runs: Sequence[ShownRun]) -> list[BarChart | Distribution]:
     }
     highest = _means(runs, lambda one: one.max_rho)
     return [
-        _distribution("Jobs", jobs),
-        _distribution("Applications (equation 3.2)", apps),
+        distribution("Jobs", "rho", jobs, FAIR),
+        distribution("Applications (equation 3.2)", "rho", apps, FAIR),
         BarChart("Max rho of a job, mean over seeds", "rho", tuple(highest), digits=2),
     ]
 
 
-def _distribution(title: str, values: dict[str, list[float]]) -> Distribution:
-    samples = tuple(
-        Sample(policy, tuple(rhos), _colour(place)) for place, (policy, rhos) in enumerate(values.items()) if rhos
-    )
-    return Distribution(title, "rho", samples, (1.0, "fair"))
-
-
-def _gpus(run: ShownRun) -> list[Gantt | Text]:
+def _gpus(run: Run) -> list[Gantt | Text]:
     """Who held which GPU."""
     by_gpu: dict[str, list[Holding]] = {}
     for one in run.outcome.holdings:
@@ -162,19 +137,19 @@ def _gpus(run: ShownRun) -> list[Gantt | Text]:
         left_out.append(f"the first {len(shown)} of {len(by_gpu)} GPUs")
     if until < float("inf"):
         left_out.append(f"the first {number(until / 60)} minutes")
-    legend = tuple(Key(name, "block", colour(_colour(place))) for place, name in enumerate(groups[:COLOURS]))
+    legend = tuple(Key(name, "block", css_colour(colour(place))) for place, name in enumerate(groups[:COLOURS]))
     if len(groups) > COLOURS:
-        legend = (*legend, Key(f"{len(groups) - COLOURS} other applications", "block", colour(None)))
-    chart = Gantt(f"{run.policy}, seed {run.seed}: who held which GPU", rows, legend, gutter=150.0)
+        legend = (*legend, Key(f"{len(groups) - COLOURS} other applications", "block", css_colour(None)))
+    chart = Gantt(f"{run.name}: who held which GPU", rows, legend, gutter=150.0)
     return [chart, Text(f"Shown: {'; '.join(left_out)}.", "muted")] if left_out else [chart]
 
 
 def _bar(one: Holding, groups: Sequence[str]) -> Bar:
     detail = f"{one.app}, {number(one.start / 60, 1)} to {number(one.end / 60, 1)} min"
-    return Bar(one.start, one.end, one.app, _colour(groups.index(one.group)), detail=detail)
+    return Bar(one.start, one.end, one.app, colour(groups.index(one.group)), detail=detail)
 
 
-def _rounds(run: ShownRun) -> list[TimeChart | Text]:
+def _rounds(run: Run) -> list[TimeChart | Text]:
     auctions = [one for one in run.outcome.rounds if one.offered]
     if not auctions:
         return [Text(f"{run.policy}: {len(run.outcome.rounds)} rounds without auctions.", "muted")]
@@ -187,14 +162,14 @@ def _rounds(run: ShownRun) -> list[TimeChart | Text]:
         bidders[at] = max(bidders.get(at, 0.0), one.bidders)
     return [
         TimeChart(
-            f"{run.policy}, seed {run.seed}: applications that were offered GPUs, and that bid",
+            f"{run.name}: applications that were offered GPUs, and that bid",
             "applications",
             (Series("offered", tuple(offered.items()), 1), Series("bid", tuple(bidders.items()), 0)),
         )
     ]
 
 
-def _slowest(run: ShownRun) -> Table:
+def _slowest(run: Run) -> Table:
     rhos = sorted(
         zip(run.outcome.job_rhos, run.outcome.ended, strict=True), key=lambda pair: (-pair[0], pair[1][0].job)
     )
@@ -205,9 +180,5 @@ def _slowest(run: ShownRun) -> Table:
             (job.group, job.job, rho, job.arrived_at / 60, end / 60, job.ideal_s / 60, job.max_gpus, job.moves)
             for rho, (job, end) in rhos[:SLOWEST]
         ),
-        caption=f"{run.policy}, seed {run.seed}",
+        caption=f"{run.name}",
     )  # fmt: skip
-
-
-def _colour(place: int) -> int | None:
-    return place if place < COLOURS else None

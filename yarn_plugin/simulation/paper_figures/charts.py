@@ -5,7 +5,6 @@ from statistics import fmean
 
 from yarn_plugin.quantities import number
 from yarn_plugin.report import BarChart, ColumnChart, ColumnSeries, Distribution, Sample
-from yarn_plugin.report.figure import COLOURS
 from yarn_plugin.report.markup import Block
 from yarn_plugin.simulation.paper_figures.claims import MEASURES, Results
 from yarn_plugin.simulation.paper_figures.intervals import interval
@@ -13,6 +12,7 @@ from yarn_plugin.simulation.paper_figures.record import Record
 from yarn_plugin.simulation.paper_figures.specification import Case, ChartSection, Measure, Paper, Value, moved
 from yarn_plugin.simulation.paper_figures.training_case import TrainingCase, TrainingSize
 from yarn_plugin.simulation.paper_figures.training_charts import training_blocks
+from yarn_plugin.simulation.result import colour
 
 FULL = "paper"
 """The size of a workload as the paper has it."""
@@ -60,7 +60,7 @@ class Charts:
             else:
                 found = [app[chart.values] for run in runs for app in run.apps.values()]
             clipped = found if chart.clip is None else [min(one, chart.clip) for one in found]
-            samples.append(Sample(str(value), tuple(clipped), _colour(place)))
+            samples.append(Sample(str(value), tuple(clipped), colour(place)))
         return Distribution(chart.title, chart.unit, tuple(samples))
 
     def _bars(self, chart: ChartSection) -> BarChart:
@@ -82,17 +82,13 @@ class Charts:
             ColumnSeries(
                 chart.labels[place] if chart.labels else str(value),
                 tuple(fmean(map(measure, self._runs(moved(self._base, {name: value, field: point})))) for point in at),
-                _colour(place),
+                colour(place),
             )
             for place, value in enumerate(values)
         )
         title = f"{label}{f' by {chart.x_label}' if chart.x_label else ''}, mean over seeds"
         names = tuple(chart.label.format(point) for point in at)
         return ColumnChart(title, label, names, series, x_label=chart.x_label, digits=2)
-
-
-def _colour(place: int) -> int | None:
-    return place if place < COLOURS else None
 
 
 def _given(measure: Measure | None) -> Measure:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from yarn_plugin.quantities import count, number
-from yarn_plugin.report import Badge, Code, Column, KeyFigure, KeyFigures, Page, Section, Table, Text
+from yarn_plugin.report import Badge, Code, KeyFigure, KeyFigures, Page, Section, Table, Text, table_of
 from yarn_plugin.report.table import Tone
 from yarn_plugin.simulation.paper_figures.charts import Charts
 from yarn_plugin.simulation.paper_figures.claims import Claim, Results, Verdict
@@ -55,9 +55,8 @@ def page(name: str, paper: Paper, claims: Sequence[Claim], results: Results, see
 
 
 def _table(claims: Sequence[Claim]) -> Table:
-    rows = tuple((*cells, Badge(verdict, TONES[verdict])) for *cells, verdict in map(row, claims))
-    columns = tuple(Column(name.removeprefix("#"), name.startswith("#")) for name in COLUMNS)
-    return Table(columns, rows, empty="No claims about these figures.")
+    rows = [(*cells, Badge(verdict, TONES[verdict])) for *cells, verdict in map(row, claims)]
+    return table_of(COLUMNS, rows, empty="No claims about these figures.")
 
 
 def _section(figure: FigureSection, claims: Sequence[Claim], charts: Charts, command: str) -> Section:
