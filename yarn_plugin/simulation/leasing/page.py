@@ -19,6 +19,7 @@ from yarn_plugin.report import (
     Table,
     Text,
     TimeChart,
+    table_of,
 )
 from yarn_plugin.report.figure import COLOURS
 from yarn_plugin.report.figure import colour as css_colour
@@ -36,6 +37,12 @@ MAX_POINTS = 400
 
 SLOWEST = 15
 """Jobs listed: those with the largest rho."""
+
+COLUMNS = (
+    "policy", "#seed", "#max rho", "#median rho", "#max rho app", "#Jain", "#mean job min", "#mean app min",
+    "#makespan min", "#GPU min", "#placement", "#rounds", "#bidders", "#wall s",
+)  # fmt: skip
+"""Of the terminal and of the page; times and GPU time in minutes."""
 
 FAIR = 1.0, "fair"
 
@@ -83,24 +90,28 @@ def _means(runs: Sequence[Run], figure: Callable[[Figures], float | None]) -> li
     return [(policy, sum(values) / len(values)) for policy, values in found.items()]
 
 
-def _table(runs: Sequence[Run]) -> Table:
-    columns = (Column("policy"), Column("seed", True), Column("max rho", True, 2), Column("median rho", True, 2),
-               Column("max rho of an application", True, 2), Column("Jain", True, 3), 
-               Column("mean job time, min", True, 0),
-               Column("mean application time, min", True, 0), Column("makespan, min", True, 0),
-               Column("GPU time, GPU min", True, 0), Column("placement score", True, 3), Column("rounds", True),
-               Column("bidders", True, 1))  # fmt: skip
-    return Table(
-        columns,
-        tuple(
-            (run.policy, run.seed, one.max_rho, one.median_rho, one.max_rho_app, one.jain, one.avg_jct_job,
-             one.avg_jct_app, one.makespan, one.gpu_time, one.placement_score, one.rounds, one.mean_bidders)
-            for run in runs
-            for one in (figures(run.outcome),)
-        ),
-        note="rho of a job: its completion time, divided by its time alone and by the average contention during its "
-        "life. rho of an application: by equation 3.2 of Themis. Placement score: the mean of 1 / slowdown.",
+def row(run: Run) -> tuple[str, ...]:
+    """The figures of a simulation, under `COLUMNS`."""
+
+    def shown(value: float | None, digits: int) -> str:
+        return "-" if value is None else f"{value:,.{digits}f}"
+
+    its = figures(run.outcome)
+    return (
+        str(run.policy), str(run.seed), shown(its.max_rho, 2), shown(its.median_rho, 2),
+        shown(its.max_rho_app, 2), shown(its.jain, 3), shown(its.avg_jct_job, 0), shown(its.avg_jct_app, 0),
+        shown(its.makespan, 0), shown(its.gpu_time, 0), shown(its.placement_score, 3), str(its.rounds),
+        shown(its.mean_bidders, 1), shown(run.wall_s, 1),
     )  # fmt: skip
+
+
+def _table(runs: Sequence[Run]) -> Table:
+    return table_of(
+        COLUMNS,
+        map(row, runs),
+        "rho of a job: its completion time, divided by its time alone and by the average contention during its life. "
+        "rho of an application: by equation 3.2 of Themis. Placement: the mean of 1 / slowdown.",
+    )
 
 
 def _fairness(runs: Sequence[Run]) -> list[BarChart | Distribution]:
