@@ -1,10 +1,10 @@
 """Run the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`, as `make test` and `make test-all` do.
 
-First all tests that need no cluster, on all cores, then those in tests/integration, one after another; with a path
-among the arguments, only what pytest finds there. Many tests start processes and wait for them, on a machine that may
-be busy: one that fails is run once more, and its first failure is shown. In addition to pytest: the slowest tests and
-all skips are listed, each skip must have an allowed reason (see `skips`), and no process that the tests have started
-may still run at the end.
+First all tests without Spark and those with Spark alone, on all cores, then those on the embedded cluster, one after
+another; with a path among the arguments, only what pytest finds there. Many tests start processes and wait for them, on
+a machine that may be busy: one that fails is run once more, and its first failure is shown. In addition to pytest: the
+slowest tests and all skips are listed, each skip must have an allowed reason (see `skips`), and no process that the
+tests have started may still run at the end.
 """
 
 import argparse
@@ -20,8 +20,13 @@ import psutil
 MARK = "YARN_PLUGIN_TEST_RUN"
 """Set in the environment of the run, which all its processes inherit, even detached ones."""
 
-PARALLEL = ["--numprocesses=logical", "--dist=loadfile", "--ignore=tests/integration", "tests"]
-SERIAL = ["tests/integration"]
+ALL_CORES = ["--numprocesses=logical", "--dist=loadfile"]
+
+PARTS = [
+    [*ALL_CORES, "--ignore=tests/integration", "--ignore=tests/spark", "tests"],
+    [*ALL_CORES, "tests/spark"],
+    ["tests/integration"],
+]
 
 OPTIONS = ["-p", "tests.skips", "--durations=40", "--reruns=1", "-rfER", "--rerun-show-tracebacks"]
 
@@ -41,14 +46,14 @@ def main() -> int:
     options, rest = parser.parse_known_args()
     mark = uuid.uuid4().hex
     selection = [] if options.all else ["-m", "not matrix"]
-    parts = [[]] if any(Path(one.partition("::")[0]).exists() for one in rest) else [PARALLEL, SERIAL]
+    parts = [[]] if any(Path(one.partition("::")[0]).exists() for one in rest) else PARTS
     codes = []
     for part in parts:
         # In a separate process, so that any process with the mark that still runs afterwards was left by the tests.
         command = [sys.executable, "-m", "pytest", *OPTIONS, *selection, *part, *rest]
         codes.append(subprocess.run(command, env={**os.environ, MARK: mark}, check=False).returncode)
-    # With -k or -m, one of the two may have no tests.
-    return max(codes if len(set(codes)) == 1 else set(codes) - {NO_TESTS}) or _check_processes(mark)
+    # With -k or -m, some may have no tests.
+    return max(set(codes) - {NO_TESTS} or codes) or _check_processes(mark)
 
 
 def _check_processes(mark: str) -> int:

@@ -8,16 +8,11 @@ import pytest
 
 from tests.integration.arbiter_process import ArbiterProcess
 from tests.integration.sleepers import Sleepers
+from tests.spark.spark_sessions import JAVA_OPTIONS
 from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.cluster import Cluster, ClusterSpec
 from yarn_plugin.embedded.directory import Layout
 from yarn_plugin.embedded.ports import free_base
-
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""Spark's processes run for a minute or two, mostly code that runs a few times only.
-
-With one compiler Java reserves 48 MB for compiled code, and some tests need more.
-"""
 
 os.environ["SPARK_SUBMIT_OPTS"] = JAVA_OPTIONS
 

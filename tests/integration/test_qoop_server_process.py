@@ -12,8 +12,8 @@ import pytest
 
 from tests.integration.query_process import FLAGS, access
 from tests.integration.sleepers import eventually
-from tests.integration.spark_sessions import small_data
 from tests.server_world import Client
+from tests.spark.spark_sessions import small_data
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from qoop.run import journal
-from tests.integration.spark_sessions import small_data, wait_until
+from tests.spark.spark_sessions import small_data, wait_until
 from tpcds import data, queries
 from tpcds.data import DataSet
 

@@ -10,13 +10,13 @@ from tests.integration.arbiter_process import check_journal
 from tests.integration.query_process import (
     EndedTooSoonError,
     QueryProcess,
-    check_query_journal,
     executors,
     kill,
     stage_runs_after_one_has_finished,
     yarn_app,
 )
 from tests.integration.sleepers import eventually
+from tests.spark.query_journal import check_query_journal
 from tpcds import data
 from tpcds.answers import compare
 from tpcds.queries import duckdb_text

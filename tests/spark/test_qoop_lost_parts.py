@@ -20,7 +20,7 @@ from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.verification import has_exact_values
 from qoop.plans.plan import RESULT, StageId
 from qoop.replan.events import CheckpointLost, StageFailed, StageFinished
-from tests.integration.spark_sessions import changed, wait_until
+from tests.spark.spark_sessions import changed, wait_until
 
 pytestmark = pytest.mark.integration
 

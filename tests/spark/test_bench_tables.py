@@ -4,7 +4,7 @@ import pytest
 
 from tests.bench import catalogue_tables
 from tests.bench.catalogue_tables import create_tables
-from tests.integration.spark_sessions import local_session, small_data
+from tests.spark.spark_sessions import local_session, small_data
 from tpcds.data import DataSet
 
 pytestmark = pytest.mark.integration

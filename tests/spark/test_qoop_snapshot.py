@@ -23,7 +23,7 @@ from qoop.errors import QoopError, QueryFailedError
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
-from tests.integration.spark_sessions import changed
+from tests.spark.spark_sessions import changed
 
 pytestmark = pytest.mark.integration
 

@@ -27,8 +27,8 @@ from qoop.parsing.statement import ParsedText
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
-from tests.integration.spark_sessions import changed
-from tests.integration.test_qoop_equivalence import NOT_OF_SPARK
+from tests.spark.spark_sessions import changed
+from tests.spark.test_qoop_equivalence import NOT_OF_SPARK
 from tests.unit.test_qoop_rewriting import CASES
 
 pytestmark = pytest.mark.integration

@@ -26,7 +26,7 @@ from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.run import journal
 from qoop.run.runs_here import RunsHere
-from tests.integration.spark_sessions import local_session, small_data
+from tests.spark.spark_sessions import local_session, small_data
 
 pytestmark = pytest.mark.integration
 

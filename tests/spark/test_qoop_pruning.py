@@ -11,7 +11,7 @@ from qoop.engine.pruning import bytes_of_texts
 from qoop.estimate.statistics import ColumnStatistics
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
-from tests.integration.spark_sessions import local_session, session_unchanged, small_data
+from tests.spark.spark_sessions import local_session, session_unchanged, small_data
 
 pytestmark = pytest.mark.integration
 

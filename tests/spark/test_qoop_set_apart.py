@@ -12,7 +12,7 @@ from qoop.as_written.causes import Construct, NotPinned, NotRepeatable, Off, Sto
 from qoop.as_written.decide import Planned
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.events import ShareChanged, StageFinished
-from tests.integration.spark_sessions import changed, local_session, small_data
+from tests.spark.spark_sessions import changed, local_session, small_data
 
 pytestmark = pytest.mark.integration
 

@@ -18,7 +18,7 @@ from qoop.engine.session import query_session
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.plans.candidates import CutPolicy
-from tests.integration.spark_sessions import changed, local_session, small_data
+from tests.spark.spark_sessions import changed, local_session, small_data
 
 pytestmark = pytest.mark.integration
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.bench import stage
 from tests.bench.stage import ITEMS, POLLING
-from tests.integration.spark_sessions import local_session, small_data
+from tests.spark.spark_sessions import local_session, small_data
 
 pytestmark = pytest.mark.integration
 

@@ -34,8 +34,8 @@ from qoop.replan.events import (
     TasksRan,
 )
 from qoop.run import journal
-from tests.integration.query_process import check_query_journal
-from tests.integration.spark_sessions import (
+from tests.spark.query_journal import check_query_journal
+from tests.spark.spark_sessions import (
     active_jobs,
     local_session,
     remove_stored_rows,

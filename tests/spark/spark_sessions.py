@@ -15,6 +15,12 @@ from tpcds import data
 from tpcds.data import DataSet
 from tpcds.spark_engine import spark_session
 
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""Spark's processes run for a minute or two, mostly code that runs a few times only.
+
+With one compiler Java reserves 48 MB for compiled code, and some tests need more.
+"""
+
 
 def small_data() -> DataSet:
     """TPC-DS data so small that a query takes a second; generated once per user."""

@@ -9,7 +9,7 @@ from qoop.engine import session as engine_session
 from qoop.engine.runtime_filters import FILTERED, MADE_OF
 from qoop.estimate.gate import Gate
 from qoop.run.runs_here import RunsHere
-from tests.integration.spark_sessions import local_session, session_state, small_data
+from tests.spark.spark_sessions import local_session, session_state, small_data
 
 pytestmark = pytest.mark.integration
 

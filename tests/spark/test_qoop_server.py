@@ -12,8 +12,8 @@ from qoop.replan.events import ShareChanged
 from qoop.server.shares import Shares
 from qoop.server.spark import ONE_COLUMN_SHOW_TABLES, SparkApplication
 from qoop.server.start import show_tables
-from tests.integration.spark_sessions import active_jobs, local_session, small_data, wait_until
 from tests.server_world import Client, World, small  # first: it skips where Thrift is missing
+from tests.spark.spark_sessions import active_jobs, local_session, small_data, wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,7 @@ from qoop.engine.folders import ALIVE, QueryFolder
 from qoop.errors import QueryFailedError
 from qoop.submit import driver
 from qoop.submit.job import Job
-from tests.integration.spark_sessions import changed, local_session, small_data
+from tests.spark.spark_sessions import changed, local_session, small_data
 from yarn_plugin.report.page import ReportError
 
 pytestmark = pytest.mark.integration

@@ -38,7 +38,7 @@ from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
 from qoop.run import journal
 from qoop.session_query import SessionQuery
-from tests.integration.spark_sessions import (
+from tests.spark.spark_sessions import (
     active_jobs,
     changed,
     local_session,
