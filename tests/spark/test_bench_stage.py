@@ -6,7 +6,7 @@ from tests.bench import stage
 from tests.bench.stage import ITEMS, POLLING
 from tests.spark.spark_sessions import local_session, small_data
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 
 def test_each_stage_is_timed_on_both_and_each_item_is_met(tmp_path, monkeypatch):
