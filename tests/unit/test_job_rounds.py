@@ -1,15 +1,26 @@
 """The allocator of rounds of jobs, through the arbiter's own step: applications answer what their jobs are."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.lease_world import node
 from tests.ledger_world import LedgerWorld
 from yarn_plugin.decide.allocators.job_rounds import JobRoundsSettings
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.pools.commands import Ask, Grant, Renew, Revoke
+from yarn_plugin.drive.figure_runs import training_run
+from yarn_plugin.drive.lease_simulator import LeaseSimulation
+from yarn_plugin.drive.registry import installed
+from yarn_plugin.drive.training_runs import arrivals, pool_of
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import LeaseLost
 from yarn_plugin.model.resources import GPU
+from yarn_plugin.model.share import Pool
+from yarn_plugin.simulation.leasing.application import installed_kind
+from yarn_plugin.simulation.leasing.layout import Layout
+from yarn_plugin.simulation.paper_figures.training_case import TrainingCase, TrainingSize
 
 
 def world(policy="tiresias", **parameters):
@@ -64,3 +75,31 @@ def test_settings_that_are_wrong_are_refused():
         JobRoundsSettings("lottery")
     with pytest.raises(BadInputError, match=r"lease_s 0.0: must be"):
         JobRoundsSettings(lease_s=0.0)
+
+
+def test_applications_are_served_as_by_the_lease_controller():
+    """Jobs of a search end one by one; under Tiresias, what they had still counts for their application."""
+    case = TrainingCase(0, TrainingSize(cluster="8 GPUs", apps=6, jobs=4, scale=0.1, load=2.0), scenario="1")
+    leased = []
+    for policy in ("tiresias", "gandiva", "drf"):
+        run = replace(training_run(replace(case, policy=policy)), keeps_holdings=True)
+        settings = LedgerSettings(
+            "job_rounds",
+            JobRoundsSettings(policy, run.lease_s, grid_s=run.lease_s / 10, round_window_s=0.0),
+            seed=run.seed,
+            grace_s=0.0,
+            overtime_s=1.0,
+            place_within_s=0.0,
+        )
+        ledger = Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=settings)
+        outcomes = [
+            LeaseSimulation(
+                pool, installed(), Layout(run.cluster.machines), arrivals(run, installed_kind()), keeps_holdings=True
+            ).run()
+            for pool in (pool_of(run), ledger)
+        ]
+        first, second = ([(one.gpu, one.app, one.start, one.end) for one in outcome.holdings] for outcome in outcomes)
+        assert sorted(first) == sorted(second), policy
+        assert [one.number for one in outcomes[0].rounds] == [one.number for one in outcomes[1].rounds]
+        leased.append(first)
+    assert leased[0] != leased[1]

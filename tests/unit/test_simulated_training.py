@@ -161,7 +161,7 @@ def test_processes_give_the_same_outcomes_in_order():
     ]
     seen = []
     results = simulate_all(runs, 2, seen.append)
-    assert [(one.run.policy, one.run.seed) for one in results] == [
+    assert [(one.policy, one.seed) for one in results] == [
         ("tiresias", 1), ("tiresias", 2), ("themis", 1), ("themis", 2)
     ]  # fmt: skip
     assert results[2].outcome == simulate(runs[2]).outcome

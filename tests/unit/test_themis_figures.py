@@ -8,10 +8,16 @@ import pytest
 from tests.html_checks import checked
 from yarn_plugin import console
 from yarn_plugin.cli import cli
-from yarn_plugin.simulation.themis_figures import plan
-from yarn_plugin.simulation.themis_figures.case import SIZES, Case
-from yarn_plugin.simulation.themis_figures.claims import Claim
-from yarn_plugin.simulation.themis_figures.intervals import interval, t_quantile
+from yarn_plugin.drive.figure_runs import file_name
+from yarn_plugin.simulation.paper_figures.claims import Claim, claims
+from yarn_plugin.simulation.paper_figures.intervals import interval, t_quantile
+from yarn_plugin.simulation.paper_figures.record import Record
+from yarn_plugin.simulation.paper_figures.specification import read
+from yarn_plugin.simulation.paper_figures.training_case import TrainingCase
+
+THEMIS = read("themis")
+APP = {"rho": 1.0, "time_s": 1.0, "gpu_s": 1.0}
+RECORD = Record({"gpu_time": 1.0, "placement_score": 1.0}, {"app1": APP, "app2": APP})
 
 
 def test_intervals_are_students():
@@ -33,40 +39,51 @@ def test_a_claim_is_decided_if_its_interval_is_on_one_side(effects, verdict):
 
 
 def test_every_figure_is_made_or_says_why_not():
-    assert len(plan.NUMBERS) == len(set(plan.NUMBERS)) == 19 + 5
-    for figure in plan.FIGURES:
-        assert not (figure.not_reproduced and plan.cases([figure.number], [0], "small"))
+    assert len(THEMIS.numbers) == len(set(THEMIS.numbers)) == 19 + 5
+    for figure in THEMIS.figures:
+        assert bool(figure.not_reproduced) != bool(figure.charts)
+        assert not (figure.not_reproduced and THEMIS.only([figure.number]).cases([0], "small"))
 
 
 def test_simulations_that_figures_share_run_once():
-    assert plan.cases(["3.9", "3.11"], [0], "small") == plan.cases(["3.9"], [0], "small")
-    assert len(plan.cases(["3.15", "3.16"], [0, 1], "small")) == 2 * len(plan.SHARES) * len(plan.POLICIES)
+    assert THEMIS.only(["3.9", "3.11"]).cases([0], "small") == THEMIS.only(["3.9"]).cases([0], "small")
+    shares, policies = THEMIS.sets["shares"], THEMIS.sets["policies"]
+    assert len(THEMIS.only(["3.15", "3.16"]).cases([0, 1], "small")) == 2 * len(shares) * len(policies)
+
+
+def test_every_claim_needs_only_what_its_figure_simulates():
+    for size in THEMIS.sizes:
+        for figure in THEMIS.figures:
+            one = THEMIS.only([figure.number])
+            results = dict.fromkeys(one.cases([0], size), RECORD)
+            assert len(claims(one, results, [0], size)) >= len(one.claims)
 
 
 def test_a_workload_has_the_load_of_its_size_and_searches_that_begin_at_a_later_phase():
-    case = Case("themis", 3, "2", "small")
-    apps, size = case.workload().apps, SIZES["small"]
+    size = THEMIS.sizes["small"]
+    apps = TrainingCase(3, size, scenario="2").workload().apps
     assert len(apps) == size.apps
     assert {len(app.jobs) for app in apps} <= {1, size.jobs}
     for app in apps:
         assert not app.phases or len(app.phases) == size.jobs.bit_length()
     halves = [
-        sum(one.gpus for one in Case("themis", 0, "1", "small", part=part).cluster().machines) for part in (1, 2, 4)
+        sum(one.gpus for one in TrainingCase(0, size, scenario="1", part=part).cluster().machines) for part in (1, 2, 4)
     ]
     assert halves == [8, 4, 2]
-    liar = Case("themis", 0, "liar", "small").cluster().machines
+    liar = TrainingCase(0, size, scenario="liar").cluster().machines
     assert sorted(one.gpus for one in liar) == [2] * 28 + [8]
 
 
 def test_another_case_size_or_version_is_another_result():
-    one = Case("themis", 0, "1", "small")
-    keys = {
-        one.key("1"),
-        one.key("2"),
-        Case("themis", 0, "1", "small", f=0.5).key("1"),
-        Case("themis", 0, "1", "medium").key("1"),
+    small, medium = THEMIS.sizes["small"], THEMIS.sizes["medium"]
+    one = TrainingCase(0, small)
+    names = {
+        file_name(one, "1"),
+        file_name(one, "2"),
+        file_name(TrainingCase(0, small, f=0.5), "1"),
+        file_name(TrainingCase(0, medium), "1"),
     }
-    assert len(keys) == 4
+    assert len(names) == 4
 
 
 def figures(tmp_path, *options):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from yarn_plugin.simulation.leasing.outcome import Contention, JobOutcome, Round, TrainingOutcome, figures, jain
+from yarn_plugin.simulation.leasing.outcome import Contention, JobOutcome, Round, TrainingOutcome, figures
+from yarn_plugin.simulation.outcome import jain
 
 
 def job(name, start, end, work=100.0, max_gpus=1, group=None, gpu_s=None, busy=None):

@@ -104,7 +104,7 @@ def _compare(recorded: RecordedTraining, policies: list[str], json_file: Path | 
     ]  # fmt: skip
     rows = [("recorded", figures(recorded.outcome), recorded.outcome.unfinished)]
     for one in simulate_all(runs, os.cpu_count() or 1):
-        rows.append((one.run.policy, figures(one.outcome), one.outcome.unfinished))
+        rows.append((str(one.policy), figures(one.outcome), one.outcome.unfinished))
     columns = ("run", "#max rho", "#mean completion (min)", "#makespan (min)", "#GPU time (min)", "#not ended")
     console.out.print(console.table(None, columns, [_row(*row) for row in rows]))
     if recorded.left_out:

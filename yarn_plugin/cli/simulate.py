@@ -18,11 +18,15 @@ from yarn_plugin.drive.simulator import Simulation
 from yarn_plugin.drive.virtual_time import UncompactedJournal
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.files import PRIVATE_MODE, write
+from yarn_plugin.report import write as write_report
 from yarn_plugin.simulation import workload as workloads
 from yarn_plugin.simulation.application import installed_kinds
 from yarn_plugin.simulation.cluster import load
 from yarn_plugin.simulation.outcome import columns, figures, rows, totals
-from yarn_plugin.simulation.page import write_page
+from yarn_plugin.simulation.page import page
+from yarn_plugin.simulation.result import Result
+from yarn_plugin.simulation.scheduler_queues import QueueTree
+from yarn_plugin.simulation.scheduler_queues import load as load_queues
 from yarn_plugin.simulation.training.themis_file import TIME_UNITS
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -49,6 +53,8 @@ OF_JOBS = (
 )  # fmt: skip
 """The parameters for workloads of jobs alone."""
 
+OF_CONTAINERS = "for workloads of applications in containers only"
+
 
 @click.command(context_settings=console.CONTEXT)
 @click.option(
@@ -65,6 +71,11 @@ OF_JOBS = (
     metavar="NAME[,NAME]",
     help="Policy of every pool, such as max_min.  [default: as in the cluster file]  For training: policies to "
     "compare, such as themis,tiresias.  [default: themis]",
+)
+@click.option(
+    "--queues",
+    type=FILE,
+    help="Stock YARN instead of the arbiter: the queues of a capacity-scheduler.xml, or of a queue file (TOML).",
 )
 @click.option(
     "--seed", type=Seeds(), default="0", show_default=True, help="Seed of all random draws; for training, several."
@@ -181,6 +192,7 @@ def simulate(
     workload_file: Path,
     cluster_file: Path | None,
     policy: str | None,
+    queues: Path | None,
     seed: tuple[int, ...],
     json_file: Path | None,
     journal_file: Path | None,
@@ -231,6 +243,10 @@ def simulate(
     The table shows completion times (arrival to end) in seconds. slowdown: completion time relative to running alone
     on the whole cluster. fairness: Jain's index of the slowdowns, 1 if all applications are slowed down equally.
 
+    Against stock YARN: --queues simulates your own queues, without the arbiter. Nobody registers; an application is
+    in the queue of its field `queue`, that of queue-mappings, or the one that is called as its user, or default.
+      yarn-plugin simulate --queues capacity-scheduler.xml --cluster cluster.toml --workload day.toml
+
     \b
     A workload of training applications leases GPUs, under several policies and seeds in parallel:
       yarn-plugin simulate --policy themis,drf --cluster docs/examples/gpus.toml --workload docs/examples/search.toml
@@ -252,17 +268,21 @@ def simulate(
     Policies: allox, as the arbiter has it, and the baselines of its evaluation: allox_plus, srpt, sjf, sjf_plus,
     jsq_plus, bf, es, drff, drfs, drfa. JCT: time from arrival to end. Samples take machines and time, too.
     """
+    if queues is not None and policy is not None:
+        raise BadInputError("--policy", policy, "must be left out beside --queues: stock YARN has no arbiter's policy")
     of_jobs = JobOptions(vcs, load, days, from_day, largest, low_priority, exchange, alpha,
                          sample_share, barrier)  # fmt: skip
     if is_of_jobs(workload_file, of_jobs):
         names = tuple(dict.fromkeys((policy or ("cells" if of_jobs.is_of_cells else "allox")).split(",")))
         _refuse(context, OF_TRAINING, "for training workloads only")
+        _refuse(context, ("queues",), OF_CONTAINERS)
         simulate_jobs(workload_file, cluster_file, names, of_jobs, json_file, report_file)
         return
     _refuse(context, OF_JOBS, "for jobs only, which --vcs or --load or a .txt workload is for")
     if cluster_file is None:
         raise BadInputError("--cluster", "", "must be a file of nodes, or the name of a cluster for training")
     if is_training(workload_file):
+        _refuse(context, ("queues",), OF_CONTAINERS)
         if journal_file is not None:
             raise BadInputError("--journal", str(journal_file), "must be left out: simulations of training keep none")
         options = TrainingOptions(f, lease, round_window, bidders, payments == "on", checkpoint_cost, max_bidders,
@@ -277,8 +297,12 @@ def simulate(
     _refuse(context, OF_TRAINING, "for training workloads only")
     if len(seed) > 1:
         raise BadInputError("--seed", ",".join(map(str, seed)), "must be one seed")
-    about = f"{workload_file.name} on {cluster_file.name}, seed {seed[0]}"
-    simulate_arbiter(submissions, about, cluster_file, policy, seed[0], json_file, journal_file, report_file)
+    if queues is not None and journal_file is not None:
+        raise BadInputError("--journal", str(journal_file), "must be left out beside --queues: there is no arbiter")
+    tree = None if queues is None else load_queues(queues)
+    on = cluster_file.name if queues is None else f"{cluster_file.name} with the queues of {queues.name}"
+    about = f"{workload_file.name} on {on}, seed {seed[0]}"
+    simulate_arbiter(submissions, about, cluster_file, policy, seed[0], json_file, journal_file, report_file, tree)
 
 
 def _refuse(context: click.Context, options: Iterable[str], why: str) -> None:
@@ -300,8 +324,10 @@ def simulate_arbiter(
     json_file: Path | None,
     journal_file: Path | None,
     report_file: Path | None,
+    queues: QueueTree | None = None,
 ) -> None:
-    """Simulate the whole arbiter with applications in containers; `about`: what is simulated, for the report.
+    """Simulate the whole arbiter with applications in containers; or stock YARN with these queues. `about`: what is
+    simulated, for the report.
 
     Raises:
         ReportedError: a file or an option is wrong.
@@ -316,14 +342,17 @@ def simulate_arbiter(
         def on_finished(count: int) -> None:
             bar.update(task, completed=count)
 
-        outcome = Simulation(cluster, submissions, policy, seed, registry, journal, on_finished=on_finished).run()
-    wall_s = time.perf_counter() - started
+        simulation = Simulation(
+            cluster, submissions, policy, seed, registry, journal, on_finished=on_finished, queues=queues
+        )
+        outcome = simulation.run()
+    result = Result(policy, seed, outcome, time.perf_counter() - started)
     console.out.print(console.table(None, columns(outcome), rows(outcome)))
-    for line in totals(outcome, wall_s):
+    for line in totals(outcome, result.wall_s):
         console.out.print(line)
     if json_file is not None:
-        console.write_json(json_file, figures(outcome, wall_s, policy, seed))
+        console.write_json(json_file, figures(outcome, result.wall_s, policy, seed))
     if journal is not None and journal_file is not None:
         write(journal_file, journal.content(), PRIVATE_MODE)
     if report_file is not None:
-        write_page(report_file, outcome, about, wall_s)
+        write_report(page(result, about), report_file)

@@ -19,12 +19,13 @@ from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.topology import NODE
 from yarn_plugin.quantities import count
+from yarn_plugin.report import write
 from yarn_plugin.simulation.cluster import load as load_cluster
 from yarn_plugin.simulation.jobs import allox_file, trace
 from yarn_plugin.simulation.jobs.exchange import Exchanged, exchange_nodes
 from yarn_plugin.simulation.jobs.job import Job, JobWorkload
 from yarn_plugin.simulation.jobs.outcome import Figures, JobOutcome, JobsOutcome, figures
-from yarn_plugin.simulation.jobs.page import ShownJobs, write_page
+from yarn_plugin.simulation.jobs.page import page
 from yarn_plugin.simulation.jobs.virtual_clusters import (
     GPUS_PER_NODE,
     by_gpu_time,
@@ -33,6 +34,7 @@ from yarn_plugin.simulation.jobs.virtual_clusters import (
     private_clusters,
     topology_of,
 )
+from yarn_plugin.simulation.result import Result
 from yarn_plugin.validation import one_of
 
 ALL = "all"
@@ -73,11 +75,7 @@ class JobOptions:
         return self.vcs is not None or self.load is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    policy: str
-    outcome: JobsOutcome
-    wall_s: float
+_Run = Result[JobsOutcome]
 
 
 def is_of_jobs(workload_file: Path, options: JobOptions) -> bool:
@@ -184,7 +182,7 @@ def _run_all(
         for place, policy in enumerate(policies):
             started, before = time.perf_counter(), place * len(jobs)
             outcome = simulate(policy, lambda ended, before=before: bar.update(task, completed=before + ended))  # type: ignore[misc]
-            runs.append(_Run(policy, outcome, time.perf_counter() - started))
+            runs.append(Result(policy, 0, outcome, time.perf_counter() - started))
     return runs
 
 
@@ -212,8 +210,7 @@ def _report(
                  for one in exchanged]  # fmt: skip
         console.write_json(json_file, [*(_record(workload_file, *one) for one in made), *gains])
     if report_file is not None:
-        shown = [ShownJobs(run.policy, run.outcome, run.wall_s) for run in runs]
-        write_page(report_file, shown, workload_file.name, columns, rows)
+        write(page(runs, workload_file.name, columns, rows), report_file)
 
 
 def _by_tenant(outcome: JobsOutcome) -> list[tuple[str, list[JobOutcome]]]:
@@ -234,7 +231,7 @@ def _record(workload_file: Path, run: _Run, tenant: str, its: Figures) -> dict[s
 
 def _row_of_cells(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:
     return (
-        run.policy, tenant, f"{its.jobs:,}", _shown(its.mean_wait_s, 60), f"{its.later or 0:,}",
+        str(run.policy), tenant, f"{its.jobs:,}", _shown(its.mean_wait_s, 60), f"{its.later or 0:,}",
         _shown(its.later_s, 60), _shown(its.worst_later_s, 60), f"{its.preempted:,}", _shown(its.lost_gpu_s, 3600),
         f"{run.outcome.utilisation:.0%}" if tenant == ALL else "",
         f"{run.outcome.fragmentation:.0%}" if tenant == ALL else "",
@@ -250,7 +247,7 @@ def _row_of_sides(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:
     jobs = [job for job in run.outcome.ended if tenant in (ALL, job.tenant)]
     on_gpus = sum(job.alternative == 0 for job in jobs) / max(len(jobs), 1)
     return (
-        run.policy, tenant, f"{its.jobs:,}", _shown(its.mean_completion_s, 1), _shown(its.worst_percent_s, 1),
+        str(run.policy), tenant, f"{its.jobs:,}", _shown(its.mean_completion_s, 1), _shown(its.worst_percent_s, 1),
         _shown(max((job.ended_at for job in jobs if job.ended_at is not None), default=None), 1),
         f"{on_gpus:.0%}", f"{run.outcome.utilisation:.0%}" if tenant == ALL else "",
         f"{run.outcome.progress_spread:.4f}" if tenant == ALL else "",

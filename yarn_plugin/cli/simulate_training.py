@@ -14,8 +14,9 @@ from yarn_plugin.cli.progress import progress_bar
 from yarn_plugin.drive.training_runs import TrainingResult, TrainingRun, bidders, check_policy, simulate_all
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
-from yarn_plugin.simulation.leasing.outcome import Figures, figures
-from yarn_plugin.simulation.leasing.page import ShownRun, write_page
+from yarn_plugin.report import write
+from yarn_plugin.simulation.leasing.outcome import figures
+from yarn_plugin.simulation.leasing.page import COLUMNS, page, row
 from yarn_plugin.simulation.training.cluster import load as load_cluster
 from yarn_plugin.simulation.training.profiles import load as load_profiles
 from yarn_plugin.simulation.training.workload import GENERATED
@@ -23,11 +24,6 @@ from yarn_plugin.simulation.training.workload import read as read_workload
 from yarn_plugin.toml_files import read_text, read_toml
 
 MAX_RUNS = 10_000
-
-COLUMNS = (
-    "policy", "#seed", "#max rho", "#median rho", "#max rho app", "#Jain", "#mean job min", "#mean app min",
-    "#makespan min", "#GPU min", "#placement", "#rounds", "#bidders", "#wall s",
-)  # fmt: skip
 
 
 class Minutes(click.ParamType[float]):
@@ -146,37 +142,23 @@ def simulate_training(
             bar.update(task, completed=count)
 
         results = simulate_all(runs, options.processes or os.cpu_count() or 1, on_ended)
-    made = [(result, figures(result.outcome)) for result in results]
-    console.out.print(console.table(None, COLUMNS, [_row(*one) for one in made]))
-    for result, _ in made:
+    console.out.print(console.table(None, COLUMNS, map(row, results)))
+    for result in results:
         if result.outcome.unfinished:
             console.err.print(
-                f"note: {result.run.policy} with seed {result.run.seed}: "
+                f"note: {result.policy} with seed {result.seed}: "
                 f"{count(result.outcome.unfinished, 'bidder')} never ended"
             )
     if json_file is not None:
-        console.write_json(json_file, [_record(workload_file, *one) for one in made])
+        console.write_json(json_file, [_record(workload_file, result) for result in results])
     if report_file is not None:
-        shown = [ShownRun(one.run.policy, one.run.seed, one.outcome, its, one.wall_s) for one, its in made]
-        write_page(report_file, shown, _about(workload_file, cluster_file, options))
+        write(page(results, _about(workload_file, cluster_file, options)), report_file)
 
 
-def _record(workload_file: Path, result: TrainingResult, its: Figures) -> dict[str, Any]:
+def _record(workload_file: Path, result: TrainingResult) -> dict[str, Any]:
     """A row of `--json`."""
-    named = {"policy": result.run.policy, "workload": workload_file.stem, "seed": result.run.seed}
-    return {**named, **asdict(its), "wall_s": result.wall_s}
-
-
-def _row(result: TrainingResult, its: Figures) -> tuple[str, ...]:
-    def shown(value: float | None, digits: int) -> str:
-        return "-" if value is None else f"{value:,.{digits}f}"
-
-    return (
-        result.run.policy, str(result.run.seed), shown(its.max_rho, 2), shown(its.median_rho, 2),
-        shown(its.max_rho_app, 2), shown(its.jain, 3), shown(its.avg_jct_job, 0), shown(its.avg_jct_app, 0),
-        shown(its.makespan, 0), shown(its.gpu_time, 0), shown(its.placement_score, 3), str(its.rounds),
-        shown(its.mean_bidders, 1), shown(result.wall_s, 1),
-    )  # fmt: skip
+    named = {"policy": result.policy, "workload": workload_file.stem, "seed": result.seed}
+    return {**named, **asdict(figures(result.outcome)), "wall_s": result.wall_s}
 
 
 def _about(workload_file: Path, cluster_file: Path, options: TrainingOptions) -> str:

@@ -41,6 +41,8 @@ from yarn_plugin.simulation.application import (
 )
 from yarn_plugin.simulation.cluster import ClusterFile
 from yarn_plugin.simulation.outcome import AppOutcome, Outcome, Usage
+from yarn_plugin.simulation.scheduler_queues import Queue, QueueTree
+from yarn_plugin.simulation.stock_yarn import StockYarn
 from yarn_plugin.simulation.workload import Submission
 from yarn_plugin.simulation.yarn import RunningApp, SimulatedYarn
 from yarn_plugin.validation import one_of
@@ -51,7 +53,8 @@ STUCK_AFTER = 3600.0
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """An application of the workload. `wake`: the number of its last request to be woken up; earlier ones are void."""
+    """An application of the workload. `wake`: the number of its last request to be woken up; earlier ones are void.
+    `queue`: on stock YARN."""
 
     submission: Submission
     application: Application
@@ -59,6 +62,7 @@ class _Run:
     size: Resources
     master: Resources
     yarn_id: str
+    queue: Queue | None = None
     id: str | None = None
     wake: int = 0
     started_at: float | None = None
@@ -75,9 +79,10 @@ class Simulation:
         journal: for the arbiter's records; by default they are discarded.
         on_decision: called with every decision of the arbiter.
         on_finished: called with the number of finished applications whenever one finishes.
+        queues: stock YARN with these queues, without the arbiter: nobody registers.
 
     Raises:
-        BadInputError: an application fits on no node, or its pool or policy does not exist.
+        BadInputError: an application fits on no node, or its pool, its queue or its policy does not exist.
     """
 
     def __init__(
@@ -90,16 +95,18 @@ class Simulation:
         journal: Records | None = None,
         on_decision: Callable[[ArbiterDecision], None] = lambda decision: None,
         on_finished: Callable[[int], None] = lambda count: None,
+        queues: QueueTree | None = None,
     ) -> None:
         if policy is not None:
             registry.policy(policy)
+        self._queues = queues
         self._cluster, self._pools = cluster, cluster.domain_pools(policy)
         self._on_decision, self._on_finished = on_decision, on_finished
         nodes = cluster.machines()
         self._agenda = Agenda()
         self._arbiter = VirtualArbiter(self._carry_out_all, registry, journal)
         self._solvers, self._tags = registry.solvers(), {kind: tag for tag, kind in registry.tags().items()}
-        self._yarn = SimulatedYarn(nodes)
+        self._yarn = SimulatedYarn(nodes) if queues is None else StockYarn(nodes)
         self._capacity = total_of(node.capacity for node in nodes)
         self._manager = SimulatedManager(
             self._agenda, self._arbiter, self._yarn, cluster.timing, self._on_allocated, self._on_lost, self._on_polled
@@ -118,7 +125,8 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Run until all applications have finished or no further progress is possible."""
-        self._arbiter.take(Configured(self._pools, self._cluster.timing.reconcile_s), 0.0)
+        pools = self._pools if self._queues is None else ()
+        self._arbiter.take(Configured(pools, self._cluster.timing.reconcile_s), 0.0)
         self._manager.start(0.0)
         for outage in self._cluster.outages():
             self._manager.plan_outage(outage)
@@ -155,11 +163,16 @@ class Simulation:
         for what, wanted in (("container", size), ("master", master)):
             if not any(wanted.fits(capacity) for capacity in largest):
                 raise BadInputError(f"application {one.name}: {what}", str(wanted), "must fit on a node of the cluster")
-        return _Run(one, one.application(seed), pool, size, master, f"application_1_{one.number:05d}")
+        queue = None if self._queues is None else self._queues.queue(one.name, one.common.user, one.common.queue)
+        return _Run(one, one.application(seed), pool, size, master, f"application_1_{one.number:05d}", queue)
 
     def _arrive(self, at: float, run: _Run) -> None:
         given, queue = run.submission.common, f"{run.pool.queue}.{run.yarn_id}"
-        if given.registers:
+        if run.queue is not None and isinstance(self._yarn, StockYarn):
+            queue = run.queue.path
+            self._yarn.join(run.queue)
+            self._notify(at, run, self._share_of(run.queue, run, at))
+        elif given.registers:
             request = Registered(f"request-{run.submission.number}", run.submission.name, given.user, run.pool.name,
                                  given.weight, self._demand(run), given.grace_s, None)  # fmt: skip
             for command in self._arbiter.take(request, at):
@@ -169,6 +182,11 @@ class Simulation:
             if run.id is not None and given.jobs:
                 self._arbiter.take(JobsDeclared(run.id, tuple(job_of(job, given.user) for job in given.jobs)), at)
         self._agenda.put(at + self._cluster.timing.submit_s, lambda now: self._submit(now, run, queue))
+
+    def _share_of(self, queue: Queue, run: _Run, at: float) -> ShareUpdated:
+        """What an application on stock YARN knows: what its queue is assured of. It requests all that it can use."""
+        assured = self._capacity.scaled(min(queue.capacity, queue.capacity * queue.user_limit))
+        return ShareUpdated(0, max(_count(assured, run), 1), max(_count(self._capacity, run), 1), at)
 
     def _demand(self, run: _Run) -> Demand | None:
         max_containers = run.application.max_containers

@@ -21,6 +21,7 @@ from yarn_plugin.model.share import Pool
 from yarn_plugin.simulation.leasing.application import Beliefs, TrainingApplication, TrainingKind, installed_kind
 from yarn_plugin.simulation.leasing.layout import Layout
 from yarn_plugin.simulation.leasing.outcome import TrainingOutcome
+from yarn_plugin.simulation.result import Result
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingWorkload
 from yarn_plugin.simulation.training.cluster import TrainingCluster
 from yarn_plugin.validation import one_of
@@ -60,13 +61,7 @@ class TrainingRun:
     entitlement: Entitlement = "application"
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """The outcome of a simulation. `wall_s`: how long it took."""
-
-    run: TrainingRun
-    outcome: TrainingOutcome
-    wall_s: float
+TrainingResult = Result[TrainingOutcome]
 
 
 def check_policy(name: str) -> None:
@@ -87,7 +82,7 @@ def simulate(run: TrainingRun, on_ended: Callable[[int], None] = lambda count: N
     check_policy(run.policy)
     started = time.perf_counter()
     simulation = LeaseSimulation(
-        _pool(run),
+        pool_of(run),
         installed(),
         Layout(run.cluster.machines),
         arrivals(run, installed_kind()),
@@ -95,7 +90,7 @@ def simulate(run: TrainingRun, on_ended: Callable[[int], None] = lambda count: N
         keeps_holdings=run.keeps_holdings,
         on_ended=on_ended,
     )
-    return TrainingResult(run, simulation.run(), time.perf_counter() - started)
+    return Result(run.policy, run.seed, simulation.run(), time.perf_counter() - started)
 
 
 def arrivals(run: TrainingRun, kind: TrainingKind) -> list[Arrival]:
@@ -145,7 +140,8 @@ def _settings(run: TrainingRun) -> LeaseSettings:
     )  # fmt: skip
 
 
-def _pool(run: TrainingRun) -> Pool:
+def pool_of(run: TrainingRun) -> Pool:
+    """The pool of a simulation."""
     return Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=_settings(run))
 
 
@@ -218,7 +214,7 @@ class _Processes:
                 self._ended[place] = said
                 self._on_ended(sum(self._ended))
             case (TrainingOutcome() as outcome, float() as wall_s):
-                self._results[place] = TrainingResult(self._runs[place], outcome, wall_s)
+                self._results[place] = Result(self._runs[place].policy, self._runs[place].seed, outcome, wall_s)
                 del self._running[ready]
                 process.join()
             case (str() as message, int() as exit_code):

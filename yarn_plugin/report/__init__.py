@@ -29,7 +29,7 @@ from yarn_plugin.report.page import (
 )
 from yarn_plugin.report.parallel import ParallelChart, Strand
 from yarn_plugin.report.plane import PlaneChart, Point
-from yarn_plugin.report.table import Badge, Column, Figure, Meter, Table
+from yarn_plugin.report.table import Badge, Column, Figure, Meter, Table, table_of
 from yarn_plugin.report.timechart import Series, TimeChart
 from yarn_plugin.report.tree import Node, TreeChart
 
@@ -74,5 +74,6 @@ __all__ = [
     "TreeChart",
     "axis_of",
     "render",
+    "table_of",
     "write",
 ]

@@ -1,5 +1,6 @@
 """Tables and their cells."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,6 +84,15 @@ class Table:
 
     def _name(self) -> str:
         return self.caption or f"Table of {', '.join(column.name for column in self.columns if column.name)}"
+
+
+def table_of(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], note: str | None = None, empty: str = "Nothing to show."
+) -> Table:
+    """The table that a terminal shows: the name of a numeric column begins with #."""
+    heads = tuple(Column(name.removeprefix("#"), numeric=name.startswith("#")) for name in columns)
+    cells = tuple(tuple(cell if isinstance(cell, Badge) else str(cell) for cell in row) for row in rows)
+    return Table(heads, cells, note=note, empty=empty)
 
 
 def _head(column: Column) -> Markup:

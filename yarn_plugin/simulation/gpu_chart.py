@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from yarn_plugin.quantities import number
 from yarn_plugin.report import Bar, Gantt, Key, Row, Text
-from yarn_plugin.report.figure import COLOURS, colour
+from yarn_plugin.report.figure import COLOURS
+from yarn_plugin.report.figure import colour as css_colour
 from yarn_plugin.simulation.leasing.outcome import Holding
+from yarn_plugin.simulation.result import colour
 
 MAX_ROWS = 64
 """GPUs in a chart of who held which GPU: the first ones."""
@@ -32,18 +34,13 @@ def gpu_chart(title: str, holdings: Sequence[Holding]) -> list[Gantt | Text]:
         left_out.append(f"the first {len(shown)} of {len(by_gpu)} GPUs")
     if until < float("inf"):
         left_out.append(f"the first {number(until / 60)} minutes")
-    legend = tuple(Key(name, "block", colour(place_colour(place))) for place, name in enumerate(groups[:COLOURS]))
+    legend = tuple(Key(name, "block", css_colour(colour(place))) for place, name in enumerate(groups[:COLOURS]))
     if len(groups) > COLOURS:
-        legend = (*legend, Key(f"{len(groups) - COLOURS} others", "block", colour(None)))
+        legend = (*legend, Key(f"{len(groups) - COLOURS} others", "block", css_colour(None)))
     chart = Gantt(f"{title}: who held which GPU", rows, legend, gutter=150.0)
     return [chart, Text(f"Shown: {'; '.join(left_out)}.", "muted")] if left_out else [chart]
 
 
 def _bar(one: Holding, groups: Sequence[str]) -> Bar:
     detail = f"{one.app}, {number(one.start / 60, 1)} to {number(one.end / 60, 1)} min"
-    return Bar(one.start, one.end, one.app, place_colour(groups.index(one.group)), detail=detail)
-
-
-def place_colour(place: int) -> int | None:
-    """The colour of the group in this place of the legend; None: that of all others."""
-    return place if place < COLOURS else None
+    return Bar(one.start, one.end, one.app, colour(groups.index(one.group)), detail=detail)

@@ -1,25 +1,22 @@
 """The page of a simulation: key figures, cluster use over time, distributions."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from yarn_plugin.quantities import number
 from yarn_plugin.report import (
     Column,
     Distribution,
     KeyFigure,
     KeyFigures,
     Page,
-    Sample,
     Section,
     Series,
     Table,
     Text,
     TimeChart,
-    write,
+    table_of,
 )
-from yarn_plugin.report.figure import COLOURS
-from yarn_plugin.simulation.outcome import AppOutcome, Outcome, Usage, columns, quantile, rows, summary, totals
+from yarn_plugin.simulation.outcome import AppOutcome, Outcome, Usage, columns, rows, summary, totals
+from yarn_plugin.simulation.result import Result, colour, distribution
 
 MAX_POINTS = 240
 """Maximum number of points of a chart over time; each is a mean over an interval."""
@@ -30,27 +27,16 @@ MAX_LISTED = 20
 MIN_PEAK_USE = 0.02
 """A chart of the use is shown if at least this fraction of the cluster is in use at some time."""
 
-SHOWN_QUANTILE = 0.99
-"""Larger values are shown as this quantile in a distribution, as outliers would squeeze the rest of it."""
 
-
-def write_page(path: Path, outcome: Outcome, about: str, wall_s: float) -> None:
-    """Write the page of a simulation.
-
-    Raises:
-        ReportError: the file cannot be written.
-    """
-    write(page(outcome, about, wall_s), path)
-
-
-def page(outcome: Outcome, about: str, wall_s: float) -> Page:
+def page(result: Result[Outcome], about: str) -> Page:
     """The page of a simulation. `about`: the files and the seed."""
+    outcome = result.outcome
     return Page(
         title="Cluster simulation",
         subtitle=about,
         top=(
-            _key_figures(outcome, wall_s),
-            *(Text(_sentence(line), "muted") for line in totals(outcome, wall_s)),
+            _key_figures(outcome),
+            *(Text(_sentence(line), "muted") for line in totals(outcome, result.wall_s)),
         ),
         sections=(
             Section("Applications", (_table(outcome),)),
@@ -65,7 +51,7 @@ def _sentence(line: str) -> str:
     return f"{line[0].upper()}{line[1:]}."
 
 
-def _key_figures(outcome: Outcome, wall_s: float) -> KeyFigures:
+def _key_figures(outcome: Outcome) -> KeyFigures:
     stats = summary(outcome.finished)
     if stats is None:
         return KeyFigures((KeyFigure("applications ended", "0"),))
@@ -81,11 +67,10 @@ def _key_figures(outcome: Outcome, wall_s: float) -> KeyFigures:
 
 
 def _table(outcome: Outcome) -> Table:
-    names = columns(outcome)
-    return Table(
-        tuple(Column(name.removeprefix("#"), numeric=name.startswith("#")) for name in names),
-        tuple(tuple(str(cell) for cell in row) for row in rows(outcome)),
-        note="Completion times in seconds, from arrival to end. Slowdown: completion time relative to running alone on "
+    return table_of(
+        columns(outcome),
+        rows(outcome),
+        "Completion times in seconds, from arrival to end. Slowdown: completion time relative to running alone on "
         "the whole cluster. Fairness: Jain's index of the slowdowns.",
     )
 
@@ -102,7 +87,7 @@ def _usage(outcome: Outcome) -> TimeChart | Text:
 def _usage_chart(outcome: Outcome) -> TimeChart:
     points = _means(outcome.usage, outcome.ended_at)
     series = tuple(
-        Series(group, tuple((at, fractions[place]) for at, fractions in points), place if place < COLOURS else None)
+        Series(group, tuple((at, fractions[place]) for at, fractions in points), colour(place))
         for place, group in enumerate(outcome.groups)
     )
     note = f" (means over {outcome.ended_at / MAX_POINTS:.0f} s)" if len(outcome.usage) > MAX_POINTS else ""
@@ -137,16 +122,7 @@ def _distributions(outcome: Outcome) -> list[Distribution]:
 
 def _distribution(title: str, unit: str, outcome: Outcome, figure: Callable[[AppOutcome], float]) -> Distribution:
     values = {group: [figure(app) for app in outcome.finished_in(group)] for group in outcome.groups}
-    every = [value for group in values.values() for value in group]
-    highest = quantile(every, SHOWN_QUANTILE) if every else 0.0
-    samples = tuple(
-        Sample(group, tuple(min(value, highest) for value in group_values), place if place < COLOURS else None)
-        for place, (group, group_values) in enumerate(values.items())
-    )
-    is_clipped = len(every) > 1 / (1 - SHOWN_QUANTILE)
-    return Distribution(
-        f"{title} (the top 1 % is clipped to {number(highest)})" if is_clipped else title, unit, samples
-    )
+    return distribution(title, unit, values, is_clipped=True)
 
 
 def _slowest(outcome: Outcome) -> Table:

@@ -23,7 +23,7 @@ class CommonFields(Section):
 
     `seed`: applications with the same seed draw the same random values, for comparison; by default each has its own.
     `registers`: with the arbiter; otherwise the application is only submitted, to a queue of its own. `jobs`: what
-    it declares once it has registered.
+    it declares once it has registered. `queue`: on stock YARN, where the cluster's own queues are simulated.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
@@ -37,6 +37,7 @@ class CommonFields(Section):
     weight: float = Field(default=1.0, gt=0, le=1000)
     grace_s: float | None = Field(default=None, ge=0, le=3600)
     registers: bool = True
+    queue: str | None = Field(default=None, min_length=1, max_length=1000)
     jobs: JobList = Field(default=[])
     seed: int | None = None
     memory_mb: int = Field(default=4096, ge=1, le=1_000_000_000)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from yarn_plugin.decide.allocators import AllocatorKind
+from yarn_plugin.decide.allocators.attained import Attained
 from yarn_plugin.decide.allocators.happenings import (
     Answer,
     Began,
@@ -36,7 +37,8 @@ from yarn_plugin.decide.pools.lease.validity import checked_estimate
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Estimate, EstimateRequest
 from yarn_plugin.model.causes import LeaseLost
-from yarn_plugin.model.gpus import GpuPlace, Gpus, Machine, Slot
+from yarn_plugin.model.gpus import GpuPlace, Gpus, Job, Machine, Slot
+from yarn_plugin.model.share import Claim
 from yarn_plugin.validation import one_of
 
 OPEN, ANSWERS = "open", "answers"
@@ -81,7 +83,8 @@ class JobRoundsSettings:
 class JobRoundsState:
     """`counter`: of keys. `round`: the number of the last one; `phase`: where it is. `asked`: who has not answered yet.
     `ending`: the leases that it allocates again; `expiring`: those of the next one. `is_due`: a round is to open.
-    `tries`: of its problem."""
+    `tries`: of its problem. `attained`: how much everyone has been served. `usable`: how many GPUs the jobs of an
+    application can use, as it last said."""
 
     counter: int = 0
     round: int = 0
@@ -92,6 +95,8 @@ class JobRoundsState:
     expiring: tuple[str, ...] = ()
     is_due: bool = False
     tries: int = 0
+    attained: Attained = field(default_factory=Attained)
+    usable: Mapping[str, int] = field(default_factory=dict)
 
 
 class JobRounds:
@@ -109,8 +114,14 @@ class JobRounds:
 
     def propose(self, state: JobRoundsState, seen: Seen, what: What) -> tuple[JobRoundsState, Plan]:
         """Open a round, take an answer, or execute what the policy assigned."""
+        if not isinstance(what, Answer):
+            state = replace(state, attained=state.attained.until(seen))
         match what:
-            case Began() | Changed() | Vacated() | Unplaced() | Broken():
+            case Changed(claims):
+                changed = {app for app, _ in claims}
+                usable = {app: gpus for app, gpus in state.usable.items() if app not in changed}
+                return self._soon(replace(state, usable=usable), seen)
+            case Began() | Vacated() | Unplaced() | Broken():
                 return self._soon(state, seen)
             case Expiring(keys):
                 state = replace(state, expiring=(*state.expiring, *keys))
@@ -137,18 +148,26 @@ class JobRounds:
     def _open(self, state: JobRoundsState, seen: Seen) -> tuple[JobRoundsState, Plan]:
         ending = tuple(key for key in state.expiring if key in seen.leases and seen.leases[key].phase == "held")
         state = replace(state, is_due=False, ending=ending, expiring=())
-        apps = tuple(dict.fromkeys(app for app, _ in seen.claims))
+        held, everyone = _by_app(seen), tuple(dict.fromkeys(app for app, _ in seen.claims))
+        disturbed = {lease.claim[0] for lease in seen.leases.values() if lease.leaving or lease.key in ending}
+        # Whose leases give all that its jobs can use, and go on, need not be asked.
+        apps = [
+            app
+            for app in everyone
+            if app in disturbed
+            or not 0 < state.usable.get(app, 0) <= sum(len(lease.staying) for lease in held.get(app, ()))
+        ]
         if not apps or not (ending or any(True for _ in seen.room.free_in())):
             return state, Plan(idle={})
-        state = replace(state, round=state.round + 1, phase="estimating", asked=apps, estimates={}, tries=0)
-        by, gpus = seen.at + self._settings.estimate_s, len(seen.cells.gpus)
+        state = replace(state, round=state.round + 1, phase="estimating", asked=tuple(apps), estimates={}, tries=0)
+        by, gpus, contention = seen.at + self._settings.estimate_s, len(seen.cells.gpus), float(len(everyone))
+        machines = _machines(seen, ())
+        at = {slot.id: place for place, machine in enumerate(machines) for slot in machine.slots}
         asks = []
         for app in apps:
-            held = _count(seen, [gpu for lease in _held(seen, app) for gpu in _gpus(seen, lease)])
-            slots = {slot for slot, _ in held}
-            where = tuple(one for one in _machines(seen, ()) if slots & {slot.id for slot in one.slots})
-            question = EstimateRequest(state.round, float(len(apps)), held, where, gpus, needs_rho=False)
-            asks.append(Ask(app, question, by))
+            mine = _count(seen, [gpu for lease in held.get(app, ()) for gpu in _gpus(seen, lease)])
+            where = tuple(machines[place] for place in sorted({at[slot] for slot, _ in mine}))
+            asks.append(Ask(app, EstimateRequest(state.round, contention, mine, where, gpus, needs_rho=False), by))
         return state, Plan(ask=tuple(asks), wake=(Wake(ANSWERS, by),), idle=seen.everywhere(Idle.DECIDING))
 
     def _answered(self, state: JobRoundsState, seen: Seen, app: str, estimate: Estimate) -> tuple[JobRoundsState, Plan]:
@@ -158,20 +177,26 @@ class JobRounds:
         return (state, NOTHING) if asked else self._solve(state, seen)
 
     def _solve(self, state: JobRoundsState, seen: Seen) -> tuple[JobRoundsState, Plan]:
-        state = replace(state, phase="solving", asked=(), tries=state.tries + 1)
+        told = {app: sum(job.max_gpus for job in one.jobs) for app, one in state.estimates.items()}
+        state = replace(state, phase="solving", asked=(), tries=state.tries + 1, usable={**state.usable, **told})
+        claims: dict[str, Claim] = {}
+        for (app, _), claim in seen.claims.items():
+            claims.setdefault(app, claim)
         ending = {key for key in state.ending if key in seen.leases}
-        apps = []
+        held, served, apps = _by_app(seen), state.attained.totals(seen.at), []
         for app, estimate in state.estimates.items():
-            claims = [claim for (other, _), claim in seen.claims.items() if other == app]
-            if not claims:
+            if app not in claims:
                 continue
             kept: dict[str, list[str]] = {}
-            for lease in _held(seen, app):
+            for lease in held.get(app, ()):
                 if lease.key not in ending:
                     kept.setdefault(lease.job, []).extend(_gpus(seen, lease))
-            jobs = tuple(replace(job, held=_count(seen, kept.get(job.id, ()))) for job in estimate.jobs)
-            attained = sum(job.attained_gpu_s for job in jobs)
-            apps.append(AppStatus(app, claims[0].arrived_at, jobs, claims[0].weight, attained))
+            jobs = estimate.jobs
+            if kept or any(job.held for job in jobs):
+                jobs = tuple([_as_leased(job, _count(seen, kept.get(job.id, ()))) for job in jobs])
+            # Its jobs may have run elsewhere; of jobs that have ended only the leases tell.
+            attained = max(sum(job.attained_gpu_s for job in jobs), served.get(app, 0.0))
+            apps.append(AppStatus(app, claims[app].arrived_at, jobs, claims[app].weight, attained))
         offered = [gpu for key in sorted(ending) for gpu in _gpus(seen, seen.leases[key])]
         machines, seed = _machines(seen, offered), seen.seed * 1_000_003 + state.round
         problem = LeaseProblem(state.round, seen.at, self._settings.lease_s, machines, tuple(apps), seed)
@@ -219,6 +244,7 @@ class JobRounds:
             if len(lost) < len(gpus):
                 keep.append(Keep(lease.key, until))
             if lost:
+                state = replace(state, attained=state.attained.without(lease.key, len(lost), seen.at))
                 drop.append(Drop(lease.key, LeaseLost(state.round, len(lost)), lost))
         counter = state.counter
         for (app, job), gpus_won in left.items():
@@ -233,8 +259,17 @@ class JobRounds:
         return replace(state, counter=counter), Plan(drop=tuple(drop), keep=tuple(keep), place=tuple(places), idle=idle)
 
 
-def _held(seen: Seen, app: str) -> list[Leased]:
-    return [lease for lease in seen.leases.values() if lease.claim[0] == app and lease.phase != "leaving"]
+def _as_leased(job: Job, held: Gpus) -> Job:
+    return job if job.held == held else replace(job, held=held)
+
+
+def _by_app(seen: Seen) -> dict[str, list[Leased]]:
+    """The leases of each application, but those that are being vacated."""
+    held: dict[str, list[Leased]] = {}
+    for lease in seen.leases.values():
+        if lease.phase != "leaving":
+            held.setdefault(lease.claim[0], []).append(lease)
+    return held
 
 
 def _gpus(seen: Seen, lease: Leased) -> list[str]:

@@ -132,7 +132,8 @@ class Solve:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Send `Due` at a time (the arbiter's); None: not any more. One time for each key."""
+    """Send `Due` at a time (the arbiter's), at once if it has come, after what else happened; None: not any more. One
+    time for each key."""
 
     key: str
     at: float | None

@@ -337,8 +337,11 @@ class _Call:
         accepted = [Accept(self.book.new_id(), app) for app in plan.accept]
         records = [RecordRound(self._path(one.inside), one.round) for one in plan.record]
         self.book.apply(Changes(commands=(*questions, *solves, *waiting, *accepted, *records)))
-        wakes = {**self._ledger.wakes, **{wake.key: wake.at for wake in plan.wake}}
-        self._timers += [SetTimer(WAKE + wake.key, wake.at) for wake in plan.wake]
+        now = [wake.key for wake in plan.wake if wake.at is not None and wake.at <= self._at]
+        self.book.happened += [happenings.Due(key) for key in now]
+        later = {wake.key: None if wake.key in now else wake.at for wake in plan.wake}
+        wakes = {**self._ledger.wakes, **later}
+        self._timers += [SetTimer(WAKE + key, due) for key, due in later.items()]
         self._ledger = replace(
             self._ledger,
             asked={**self._ledger.asked, **asked},

@@ -74,6 +74,16 @@ class JobsOutcome:
         """The jobs that have ended."""
         return tuple(job for job in self.jobs if job.ended_at is not None)
 
+    @property
+    def waits(self) -> list[float]:
+        """Of the jobs that have ended."""
+        return [job.wait_s for job in self.jobs if job.wait_s is not None]
+
+    @property
+    def times(self) -> list[float]:
+        """The completion times of the jobs that have ended."""
+        return [job.completion_s for job in self.jobs if job.completion_s is not None]
+
     @staticmethod
     def together(parts: Sequence["JobsOutcome"]) -> "JobsOutcome":
         """Several clusters as one."""

@@ -7,6 +7,8 @@ from functools import cached_property
 from itertools import groupby
 from statistics import fmean, median
 
+from yarn_plugin.simulation.outcome import jain
+
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
@@ -163,12 +165,6 @@ class TrainingOutcome:
 
     def _end(self, job: JobOutcome) -> float:
         return self.ended_at if job.ended_at is None else job.ended_at
-
-
-def jain(values: Sequence[float]) -> float:
-    """Jain's index: 1 if all values are equal, 1 / n if all but one are 0."""
-    squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
 @dataclass(frozen=True, slots=True)

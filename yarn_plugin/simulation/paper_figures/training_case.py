@@ -1,17 +1,16 @@
-"""One simulation behind a figure: a plain value, from which its workload and its cluster follow."""
+"""A simulation of training behind a figure: a plain value, from which its applications and its cluster follow."""
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from yarn_plugin.model.gpus import Machine, Slot, Slowdown
+from yarn_plugin.quantities import count
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob, TrainingWorkload
 from yarn_plugin.simulation.training.cluster import TrainingCluster, load
-from yarn_plugin.simulation.training.generate import APPS, CUT, PERIOD_S, Generator
+from yarn_plugin.simulation.training.generate import CUT, PERIOD_S, Generator
 from yarn_plugin.simulation.training.models import NETWORK_INTENSIVE
 from yarn_plugin.simulation.training.statistics import work_s
+from yarn_plugin.toml_files import Section
 
 MEDIAN_JOBS = 75
 """Jobs of an application in the thesis (figure 3.2)."""
@@ -20,8 +19,7 @@ LIAR = "app1"
 HOLDER = "A0"
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class TrainingSize(Section):
     """How large the simulations are. `jobs`: at most, of an application; with fewer than in the thesis, searches of
     workload 2 begin at a later phase. `scale`: of durations. `load`: GPUs that all work needs until the last arrival,
     as a multiple of the cluster's. `cut`: the shortest and the longest application, as multiples of the median: leases
@@ -34,26 +32,27 @@ class Size:
     load: float = 1.0
     cut: tuple[float, float] = CUT
 
+    @property
+    def shown(self) -> str:
+        """As a person reads it."""
+        return (
+            f"{self.apps} applications of at most {count(self.jobs, 'job')} on {self.cluster}, durations times "
+            f"{self.scale:g}, {self.cut[0]:g} to {self.cut[1]:g} times the median, load {self.load:g}"
+        )
 
-SIZES: Mapping[str, Size] = {
-    "small": Size("8 GPUs", apps=10, jobs=4, scale=0.1, load=2.0),
-    "medium": Size("themis-64", apps=40, jobs=8, scale=0.3, load=2.0, cut=(0.1, 10.0)),
-    "large": Size("themis-256", apps=40, jobs=100, scale=0.1, load=2.0, cut=(0.1, 10.0)),
-    "paper": Size("themis-256", apps=APPS, jobs=100, scale=1.0),
-}
 
 Scenario = Literal["1", "2", "liar", "example"]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class TrainingCase:
     """A simulation. `scenario`: workload 1 or 2 of the thesis (section 3.6.1), the eight equal applications of figure
     3.18, or the two of figure 3.5. `part`: 2 or 4 for half or a quarter of the cluster. Times in seconds."""
 
-    policy: str
     seed: int
-    scenario: Scenario
-    size: str
+    size: TrainingSize
+    policy: str = "themis"
+    scenario: Scenario = "2"
     part: int = 1
     f: float = 0.8
     lease_s: float = 600.0
@@ -61,11 +60,6 @@ class Case:
     error: float = 0.0
     lie: float = 0.0
     checkpoint_s: float = 0.0
-
-    def key(self, version: str) -> str:
-        """A name for its result, which another version of the simulator does not share."""
-        text = json.dumps({**asdict(self), "is": asdict(SIZES[self.size]), "version": version}, sort_keys=True)
-        return f"{self.policy}-{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def cluster(self) -> TrainingCluster:
         """Its GPUs."""
@@ -75,7 +69,7 @@ class Case:
             return TrainingCluster(tuple(_machine(n, f"r{n % 4}", gpus) for n, gpus in enumerate(sizes)))
         if self.scenario == "example":
             return TrainingCluster((_machine(0, "r0", 4), _machine(1, "r0", 2), _machine(2, "r0", 2)))
-        return TrainingCluster(_machines(SIZES[self.size])[:: self.part])
+        return TrainingCluster(_machines(self.size)[:: self.part])
 
     def workload(self) -> TrainingWorkload:
         """Its applications."""
@@ -83,10 +77,10 @@ class Case:
             return TrainingWorkload(tuple(_equal_app(number) for number in range(1, 9)))
         if self.scenario == "example":
             return TrainingWorkload((_holder(), _example_app("A1", 1.0), _example_app("A2", 103.6 / 80.4)))
-        return _generated(int(self.scenario), SIZES[self.size], self.network_share, self.seed)
+        return _generated(int(self.scenario), self.size, self.network_share, self.seed)
 
 
-def _machines(size: Size) -> tuple[Machine, ...]:
+def _machines(size: TrainingSize) -> tuple[Machine, ...]:
     """A known cluster, or 4 machines of 2 slots of 1 GPU in 2 racks."""
     if size.cluster != "8 GPUs":
         return load(size.cluster).machines
@@ -116,7 +110,7 @@ def _holder() -> TrainingApp:
     return TrainingApp(HOLDER, 0.0, (job,))
 
 
-def _generated(workload: int, size: Size, network_share: float | None, seed: int) -> TrainingWorkload:
+def _generated(workload: int, size: TrainingSize, network_share: float | None, seed: int) -> TrainingWorkload:
     """A workload of the thesis at this size; applications arrive so that the load is the size's whatever the seed."""
     scale = size.scale if workload == 1 else size.scale * min(size.jobs / MEDIAN_JOBS, 1.0)
     generator = Generator(1 if workload == 1 else 2, size.apps, scale=scale, network_share=network_share, cut=size.cut)
