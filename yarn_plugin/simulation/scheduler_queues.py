@@ -71,7 +71,7 @@ class QueueTree:
         found = self._find(path, name) or (None if given else self._find(DEFAULT, name))
         if found is None:
             raise BadInputError(
-                f"application {name}: queue", path, f"{one_of(self._leaves)}, the queues of {self._where}"
+                f"application {name}: queue", path, f"{one_of(self._leaves, path)}, the queues of {self._where}"
             )
         if self._get(found.path, STATE, "RUNNING").upper() != "RUNNING":
             raise BadInputError(
