@@ -167,6 +167,8 @@ def train(program, mode, plan=None):
     if plan is not None:
         os.environ["THEMIS_COMMUNICATION_PLAN"] = str(plan)
     os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
+    # With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch 2.15 itself ends with a segmentation fault in DDP over plain gloo.
+    dist.set_debug_level(dist.DebugLevel.OFF) if mode == "plain" else dist.set_debug_level_from_env()
     communication.init_process_group("gloo")
     torch.compiler.reset()
     # Slow enough that the plan is in force before the end.
