@@ -101,10 +101,10 @@ def test_when_one_process_goes_wrong_the_others_end_with_an_error_in_time(proces
             continue
         assert set(one["codes"]) == {1}, one
         assert one["after_s"] <= 4 + 5, one
-        for last in one["words"]:
-            assert "Error" in last, one
-            if one["fault"] in ("operation", "size"):
-                assert "different operations" in last, one
+        assert all("Error" in last for last in one["words"]), one
+        # Who finds it out ends first, and the others may see no more than that.
+        if one["fault"] in ("operation", "size"):
+            assert any("different operations" in last for last in one["words"]), one
 
 
 def test_no_iteration_has_mixed_plans_whoever_is_late_or_killed():
