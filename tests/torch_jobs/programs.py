@@ -1,9 +1,11 @@
 """Programs as users write them, plain over gloo, traced, and under a plan that divides what it can.
 
-Prints a line of JSON in each process: for each program whether all parameters are equal, and the largest difference.
+Prints a line of JSON in each process: for each program whether all parameters are equal, and the largest difference;
+`in_flight_together`: pairs of operations of which the second was called before the first had ended.
 """
 
 import json
+import math
 import os
 import sys
 import tempfile
@@ -20,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from themis_agent import communication
 from themis_agent.communication import session
-from themis_agent.communication.capture import typical
+from themis_agent.communication.capture import typical, waits
 from themis_agent.communication.formats import save
 from themis_agent.communication.iteration import Kind
 from themis_agent.communication.options import Algorithm, Option, placed
@@ -72,6 +74,20 @@ def fsdp2():
     return Loop(net, net.parameters())
 
 
+def fsdp2_overlapped():
+    loop = fsdp2()
+    communication.overlap_fsdp(loop.model)
+    return loop
+
+
+def fsdp2_accumulating():
+    """Gradients of two batches in an iteration: the second is added to the first as soon as it is there."""
+    loop = fsdp2_overlapped()
+    net = loop.model
+    loop.model = lambda rows: (net(rows.flip(0)).square().mean().backward(), net(rows))[1]
+    return loop
+
+
 def mean_of_all(gradient):
     return functional.all_reduce(gradient, "sum", dist.group.WORLD) / dist.get_world_size()
 
@@ -120,7 +136,10 @@ def compiled():
     return Loop(torch.compile(model, backend="aot_eager"), net.parameters())
 
 
-PROGRAMS = {one.__name__: one for one in (ddp, fsdp2, all_to_all, functional_collectives, compiled)}
+PROGRAMS = {
+    one.__name__: one
+    for one in (ddp, fsdp2, fsdp2_overlapped, fsdp2_accumulating, all_to_all, functional_collectives, compiled)
+}
 
 
 def dividing(operations, segments):
@@ -148,6 +167,8 @@ def train(program, mode, plan=None):
     if plan is not None:
         os.environ["THEMIS_COMMUNICATION_PLAN"] = str(plan)
     os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
+    # With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch 2.15 itself ends with a segmentation fault in DDP over plain gloo.
+    dist.set_debug_level(dist.DebugLevel.OFF) if mode == "plain" else dist.set_debug_level_from_env()
     communication.init_process_group("gloo")
     torch.compiler.reset()
     # Slow enough that the plan is in force before the end.
@@ -170,13 +191,16 @@ def main():
     for name in names:
         plain, _ = train(PROGRAMS[name], "plain")
         traced, seen = train(PROGRAMS[name], "traced")
-        operations = typical([one for one in seen if one.number > 2])[0].operations
+        same = typical([one for one in seen if one.number > 2])
+        operations = same[0].operations
         made = dividing(operations, segments)
         save(made, folder / f"{name}.json")
         planned, seen = train(PROGRAMS[name], "planned", folder / f"{name}.json")
         results[name] = {
             "operations": len(operations),
+            "in_flight_together": math.comb(len(operations), 2) - len(waits(same)),
             "motifs": sum(map(len, made.turns)),
+            "sum": sum(float(one.double().sum()) for one in plain),
             "planned_iterations": sum(one.version == 1 for one in seen),
             "traced_equal": all(map(torch.equal, plain, traced)),
             "planned_equal": all(map(torch.equal, plain, planned)),

@@ -85,6 +85,7 @@ def test_as_many_trials_share_a_gpu_as_fit_with_one_at_its_peak(part, trials):
         ({"sharing": {"computing": 0.5, "memory": 0.5, "peak_memory": 0.2}}, r"must be at least memory, 0\.5"),
         ({"gpus_per_trial": {"max": 2}}, r"gpus_per_trial\.max 2: must be 1 with \[sharing\]"),
         ({"jobs": [{"name": "all"}]}, r"jobs: must be left out with \[sharing\]"),
+        ({"gpu": {}, "cpu": {}}, r"sharing: must be left out with \[gpu\] and \[cpu\]"),
     ],
 )
 def test_wrong_amounts_are_refused_in_one_line(more, said):

@@ -123,6 +123,7 @@ WRONG = [
     ({"jobs": [{"name": "a", "gpus": 2}]}, "jobs.a.gpus: unknown key; docs/training.md lists all keys"),
     ({"gpu": {"speed": 2}}, "cpu: required beside [gpu]; a search that runs on one side alone has neither"),
     ({"cpu": {}}, "gpu: required beside [cpu]"),
+    ({"sharing": {"computing": 1.5, "memory": 0.2}}, "sharing.computing 1.5: must be"),
     ({"gpu": {"speed": 0}, "cpu": {}}, "gpu.speed 0: must be above 0"),
     ({"gpu": {}, "cpu": {"speed": -4}}, "cpu.speed -4: must be above 0"),
     ({"gpu": {"speed": float("nan")}, "cpu": {}}, "gpu.speed nan: must be"),

@@ -22,4 +22,11 @@ def iteration_done() -> None:
     session.iteration_done()
 
 
-__all__ = ["init_process_group", "iteration_done"]
+def overlap_fsdp(model: Any) -> None:
+    """Have a model that `fully_shard` was applied to communicate beside its computation, also on CPUs."""
+    from themis_agent.communication import fsdp
+
+    fsdp.overlap(model)
+
+
+__all__ = ["init_process_group", "iteration_done", "overlap_fsdp"]
