@@ -85,6 +85,16 @@ def run_script(
 
 
 @contextlib.contextmanager
+def _without_logs() -> Iterator[None]:
+    """Py4J and PySpark also log what they raise, with stack traces."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@contextlib.contextmanager
 def started(settings: ScriptSettings, flags: SparkFlags, access: ArbiterAccess | None) -> Iterator[ScriptRunner]:
     """Within this context an application runs, in which statements can be; its initial files have been run."""
     if flags.is_cluster_mode:
@@ -92,10 +102,9 @@ def started(settings: ScriptSettings, flags: SparkFlags, access: ArbiterAccess |
     for path in settings.init:
         read_script(path)
     tell = _quiet if settings.is_silent else _print
-    # Py4J and PySpark also log what they raise, with stack traces.
-    logging.disable(logging.CRITICAL)
     interrupt_on_signals()
     with (
+        _without_logs(),
         kept_catalogue(flags, os.environ, _print) as catalogue,
         registered(settings.name, flags, access, _print) as registration,
     ):

@@ -74,7 +74,7 @@ def reconfigure_at_random(draw, notice_s):
     before = kinds(world)
 
     changed = pool("cells", BuddyCellsSettings(random_cells(draw), notice_s=notice_s))
-    said = cells.change(cells.find_pool(world.stage.intake.state, "gpu"), changed)
+    said = cells.describe_change(cells.find_pool(world.stage.intake.state, "gpu"), changed)
     world.take(PoolReconfigured(changed), 1.0)
     told = {f"{one.app}/{one.cause.job}" for one in world.sent(Downgrade) if isinstance(one.cause, QuotaReduced)}
     assert told == set(said.downgraded), "those are told, and nobody else"

@@ -150,7 +150,7 @@ def test_pools_are_configured_by_the_present_rules_which_a_file_cannot_set(tmp_p
         (
             "",
             "parameters: allocator: required; choose one of allox, cells, fifo, gpu_queues, job_rounds, shared_gpus, "
-            "toy-in-turn, toy-table",
+            "themis, toy-in-turn, toy-table",
         ),
         ('allocator = "lottery"', "parameters: allocator 'lottery': "),
         ('allocator = "toy-in-turn"\ngrace_s = -1', "parameters: grace_s -1.0: must be a number from 0 to"),

@@ -245,9 +245,6 @@ def test_an_arbiter_without_a_share_is_one_line_and_deregistered(submit):
     ("words", "said"),
     [
         (("--name", "n" * 300), "--name 'nnn"),
-        (("--num-executors", "many"), "--num-executors 'many': "),
-        (("--num-executors", "9" * 5000), "--num-executors '999"),
-        (("--executor-cores", "\u0663"), "--executor-cores '\u0663': must be a whole number"),
         (("--executor-memory", "9" * 5000 + "g"), "--executor-memory '999"),
         (("--conf", "spark.executor.memoryOverhead=x"), "spark.executor.memoryOverhead 'x': "),
     ],
@@ -258,6 +255,21 @@ def test_flags_that_the_arbiter_rejects_are_one_line(submit, words, said):
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith(f"qoop: {said}")
     assert one.asked() == WHOLE[:1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--num-executors", "many"), "--num-executors 'many': "),
+        (("--num-executors", "9" * 5000), "--num-executors '999"),
+        (("--executor-cores", "\u0663"), "--executor-cores '\u0663': must be a whole number"),
+    ],
+)
+def test_flags_that_are_no_numbers_are_one_line_before_the_arbiter_is_asked(submit, words, said):
+    one = submit(words=words)
+    code, _, err = one.end()
+    assert (code, err.count("\n"), one.asked()) == (2, 1, [])
+    assert err.startswith(f"qoop: {said}")
 
 
 CLUSTER_MODE = (
