@@ -365,15 +365,20 @@ class ArbiterProcess(Loop):
 
     # Streams.
 
-    def follow(self, client, app, last_id, take, broken, refused):
-        """Open a stream for a client."""
-        if not self.serving:
-            broken()
-            return
+    def connect(self, client, take, broken):
+        """A connection that the machine accepts, even while the process is stopped: it breaks when the process dies."""
         channel = Channel(self.world.network, client, self, take, broken)
         self._channels.append(channel)
+        return channel
+
+    def follow(self, channel, app, last_id, refused):
+        """Open a stream for the client of a connection."""
+        if not self.serving:
+            channel.close(after_s=0.0)
+        if not channel.is_open:
+            return
         if not self.streams.is_known(app):
-            client.later(self.world.network.latency(), refused)
+            channel.client.later(self.world.network.latency(), refused)
             return
         listener = _Listener()
         self.streams._listeners[app].add(listener)

@@ -317,9 +317,8 @@ class Search(Loop):
         def arrive():
             if self.world.network.reaches(self.name, arbiter.name) and arbiter.alive:
                 broken = partial(self.later, draws.uniform(0.1, 1.0), self._follow)
-                arbiter.deliver(
-                    lambda: arbiter.follow(self, self.registered_as, position, self._hear, broken, self._refused)
-                )
+                channel = arbiter.connect(self, self._hear, broken)
+                arbiter.deliver(lambda: arbiter.follow(channel, self.registered_as, position, self._refused))
             else:
                 self.later(1.0, self._follow)
 

@@ -24,6 +24,12 @@ def test_whatever_breaks_no_gpu_is_leased_twice_and_everybody_finishes():
     assert reached >= set(RARE), f"never reached: {set(RARE) - reached}"
 
 
+@pytest.mark.parametrize("seed", [285, 547, 717, 824, 854])
+def test_a_search_that_connects_to_a_stopped_arbiter_hears_of_its_death(seed):
+    _, problem = play(seed, replays=False)
+    assert problem is None, f"see python -m tests.chaos --trace {seed}"
+
+
 def test_a_seed_is_the_same_run_whatever_the_hash_seed():
     code = "import sys; from tests.chaos.__main__ import play; print(*play(7, replays=False)[0].trace, sep='\\n')"
     traces = set()
