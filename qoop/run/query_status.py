@@ -138,9 +138,10 @@ class StatusFile:
 
 
 @contextlib.contextmanager
-def kept_status(name: str, text: str) -> Iterator[StatusFile]:
-    """Within this context a query runs; the caller reports its success. An exception that leaves it is its failure."""
-    status = StatusFile(name, text)
+def kept_status(text: str) -> Iterator[StatusFile]:
+    """Within this context a query runs, which is shown by how it begins; the caller reports its success. An exception
+    that leaves the context is its failure."""
+    status = StatusFile(" ".join(text.split())[:60], text)
     try:
         yield status
     except Exception as problem:

@@ -191,7 +191,7 @@ class ScriptRunner:
         if parsed.statement is None or parsed.statement.query is None:
             rows, outcome = self._executed(parsed, self._options())
         else:
-            with kept_status(self.spark.sparkContext.appName, text) as status:
+            with kept_status(text) as status:
                 rows, outcome = self._executed(parsed, status.watched(self._options()))
                 status.done(outcome)
         self.outcomes.append(outcome)

@@ -147,7 +147,7 @@ class ClientSession:
         if parsed.statement is None or parsed.statement.query is None:
             answer, outcome = self._answer(parsed, options, room)
         else:
-            with kept_status(self._spark.sparkContext.appName, statement.text) as status:
+            with kept_status(statement.text) as status:
                 answer, outcome = self._answer(parsed, status.watched(options), room)
                 status.done(outcome)
         _tell(lines, statement.log, outcome)

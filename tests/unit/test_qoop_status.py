@@ -75,10 +75,10 @@ def test_queries_of_one_process_that_begin_at_once_are_told_apart(place):
 
 def test_a_statement_of_a_script_is_shown_while_it_runs_and_after(place):
     told = []
-    with kept_status("qoop shell", "SELECT 1") as status:
+    with kept_status("SELECT  1") as status:
         options = status.watched(Options(watch=told.append))
         options.watch(Planned(12, 3))
-        assert [(one.name, one.state, one.plans) for one in read_statuses()] == [("qoop shell", "running", 12)]
+        assert [(one.name, one.state, one.plans) for one in read_statuses()] == [("SELECT 1", "running", 12)]
         status.done(DONE)
     assert [one.state for one in read_statuses()] == ["done"]
     assert told == [Planned(12, 3)]
@@ -88,7 +88,7 @@ def test_a_statement_of_a_script_is_shown_while_it_runs_and_after(place):
     ("problem", "shown"), [(ValueError("no memory"), "no memory"), (KeyboardInterrupt(), "stopped by")]
 )
 def test_a_statement_that_fails_is_shown_with_the_reason(place, problem, shown):
-    with pytest.raises(type(problem)), kept_status("qoop shell", "SELECT 1"):
+    with pytest.raises(type(problem)), kept_status("SELECT  1"):
         raise problem
     [known] = read_statuses()
     assert known.state == "failed"
