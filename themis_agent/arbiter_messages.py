@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from themis_agent.agent import commands, events, messages
+from themis_agent.agent.cell_names import gpu_of, part_of, slot_name
 from themis_agent.agent.searching import is_trial_id
-from themis_agent.agent.sharing import gpu_of, part_of
 from yarn_plugin.model.auction import Release
 
 SLOWDOWN = "shared-gpus.slowdown/1"
@@ -76,7 +76,7 @@ def _gpus(lease: messages.Lease) -> tuple[events.Gpu, ...]:
     if gpus:
         return gpus
     node = lease.holdings[0].cell
-    return (events.Gpu(events.slot_name(node, lease.id), node, node, "", node.partition(":")[0]),)
+    return (events.Gpu(slot_name(node, lease.id), node, node, "", node.partition(":")[0]),)
 
 
 def _gpu(holding: messages.Holding) -> events.Gpu:

@@ -11,6 +11,7 @@ import requests
 
 from tests.fake_yarn import FakeYarn
 from themis_agent.agent import events
+from themis_agent.agent.cell_names import slot_name
 from themis_agent.agent.commands import DeclareTrials, ReleaseGpus, SendSlowdown
 from themis_agent.app_file import read
 from themis_agent.local.folder import Folder
@@ -133,7 +134,7 @@ class SideLeases(Leases):
 
     def start(self):
         self.grant("lease-1", "trial-00000", "node/0")
-        self.grant("lease-2", "trial-00001", events.slot_name("node", "lease-2"))
+        self.grant("lease-2", "trial-00001", slot_name("node", "lease-2"))
 
     def grant(self, lease, trial, cell):
         self.put(events.Granted(lease, (events.Gpu(cell, "node", "node", "", "node"),), trial=trial))

@@ -15,7 +15,10 @@ from themis_agent.arbiter_messages import Translation, answer
 from themis_agent.launching import Site, launch_spec
 from themis_agent.local import driver
 from themis_agent.local.folder import Folder
+from themis_agent.view import changes
+from themis_agent.yarn.launches import Launches
 from themis_agent.yarn.outbox import Outbox
+from themis_agent.yarn.submission import ArbiterAccess, ContainerSize, Submission
 from yarn_plugin.model.auction import Release
 from yarn_plugin.toml_files import FileError
 
@@ -112,6 +115,25 @@ def test_the_launcher_finds_the_limits_of_its_part():
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     }
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in spec(app(sharing=None), Place("m1", ("m1/1",), 0)).env
+
+
+def test_a_trial_on_a_part_of_a_gpu_sees_that_gpu_and_is_counted_as_on_one(tmp_path):
+    """Also where NodeManagers do not show containers their own GPUs alone."""
+    search = sharing((1, "a"))
+    (start,) = search.of(StartTrial)
+    folder = Folder(tmp_path)
+    folder.begin(app(), tmp_path)
+    access = ArbiterAccess(url="http://arbiter", app="app-1")
+    container = ContainerSize(memory_mb=700, vcores=1)
+    made = Submission(yarn_app="", resource_manager="", arbiter=access, python="py", container=container)
+    launches = Launches(app(), folder, made, "http://agent")
+    command = replace(start, parameters='{"rate": 0.5}')
+    ((launcher, _, gpus),) = launches.prepare(command)
+    launched = json.loads(launches.spec(launcher).read_text())
+    assert (launched["devices"], gpus, "THEMIS_SIDE" in launched["env"]) == (["1"], 1, False)
+    trial = search.state.trials[FIRST]
+    assert trial.attained_gpu_s(trial.attempt.started_at + 10.0) == 10.0
+    assert changes.gpus(start.places[0].cells).startswith("1 GPU ")
 
 
 def test_the_limits_may_be_overridden_by_the_search():

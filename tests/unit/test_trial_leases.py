@@ -9,7 +9,7 @@ import pytest
 from tests.agent_world import FIRST, SECOND, Search
 from themis_agent import trial_jobs
 from themis_agent.agent import events, messages, trial_leases
-from themis_agent.agent.commands import DeclareTrials, ReleaseGpus, StartTrial, StopTrial, TrialJob
+from themis_agent.agent.commands import DeclareTrials, ReleaseGpus, SendSlowdown, StartTrial, StopTrial, TrialJob
 from themis_agent.agent.settings import Settings
 from themis_agent.app_file import read
 from themis_agent.arbiter_messages import Translation, answer
@@ -65,6 +65,14 @@ def test_two_slots_of_one_node_are_two_places(search):
     grant(search, "lease-1", FIRST, ON_SLOT)
     grant(search, "lease-2", SECOND, ON_SLOT)
     assert len(search.state.busy) == 2
+
+
+def test_slots_of_one_node_are_no_parts_of_a_gpu_whose_trials_slow_each_other_down(search):
+    grant(search, "gpu#1", FIRST, ON_SLOT)
+    search.take(events.Profiled(FIRST, 1, 0.1), 5.0)
+    grant(search, "gpu#2", SECOND, ON_SLOT)
+    said = [*search.take(events.Profiled(SECOND, 1, 0.1), 10.0), *search.take(events.Profiled(FIRST, 1, 0.2), 20.0)]
+    assert not [command for command in said if isinstance(command, SendSlowdown)]
 
 
 def test_a_trial_whose_lease_has_ended_goes_on_where_the_next_one_is_with_the_steps_that_are_left(search):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from themis_agent.agent.events import is_slot
+from themis_agent.agent.cell_names import is_slot
 from yarn_plugin.model.auction import Bid, Estimate
 
 

@@ -7,22 +7,13 @@ from themis_agent.trial.reading.numbering import Steps
 from yarn_plugin.model.auction import EstimateRequest, GpuOffer
 
 
-def slot_name(node: str, lease: str) -> str:
-    """The name of a slot of cores: the arbiter has none for the slots of a node."""
-    return f"{node}#{lease}"
-
-
-def is_slot(cell: str) -> bool:
-    """Whether a name is that of a slot. Names of GPUs have no such sign."""
-    return "#" in cell
-
-
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """A GPU by name: `cell` as in its lease, and where it is.
 
     `host`: of its node in YARN, and `ordinal`: its number there; `model`: as `yarn_plugin.model.gpus.GpuPlace`.
-    A slot of cores, which is leased to a trial in place of a GPU, is one too: see `slot_name`.
+    A slot of cores, which is leased to a trial in place of a GPU, is one too, and so is a part of a GPU
+    (see `cell_names`).
     """
 
     cell: str

@@ -3,7 +3,8 @@
 from collections import Counter
 from dataclasses import replace
 
-from themis_agent.agent import searching, sharing, trial_leases
+from themis_agent.agent import searching, trial_leases
+from themis_agent.agent.cell_names import job_of
 from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
 from themis_agent.agent.events import Asked, Granted, LeaseEnded, LeasesRead, Offered, Renewed, Revoked
 from themis_agent.agent.move_time import move_s
@@ -112,7 +113,7 @@ def spared(state: State) -> tuple[State, list[Command]]:
         gpu.cell: name
         for name, lease in state.leases.items()
         for gpu in lease.gpus
-        if lease.until is not None or (sharing.job_of(gpu.cell) and state.registered_as)
+        if lease.until is not None or (job_of(gpu.cell) and state.registered_as)
     }
     idle = [gpu for cell, gpu in held.items() if cell not in busy and cell in leased]
     on_machine = Counter(held[cell].machine for cell in busy if cell in held)

@@ -1,36 +1,20 @@
 """Trials that share GPUs: who runs beside whom, and by how much that slows them down (docs/sharing.md).
 
-A part of a GPU is a GPU of its own to everything else in the agent. Its cell is named GPU#JOB, by the GPU and by the
-job of the search to which the arbiter leased it. A trial is measured alone first: beside trials that have not been
-measured yet nothing starts. All trials run one command, so a trial that was never alone is compared with the others.
+A part of a GPU is a GPU of its own to everything else in the agent. A trial is measured alone first: beside trials
+that have not been measured yet nothing starts. All trials run one command, so a trial that was never alone is compared
+with the others.
 """
 
 import statistics
 from collections.abc import Iterator
 from dataclasses import replace
 
+from themis_agent.agent.cell_names import gpu_of, job_of
 from themis_agent.agent.commands import Command, SendSlowdown
 from themis_agent.agent.state import Attempt, State, TrialState
 
 TELL_S = 5.0
 """How often the slowdown of a trial is told at most: the arbiter averages what it is told."""
-
-_OF = "#"
-
-
-def part_of(gpu: str, job: str) -> str:
-    """The cell of a job's part of a GPU."""
-    return f"{gpu}{_OF}{job}"
-
-
-def gpu_of(cell: str) -> str:
-    """The GPU of a cell, which may be a part of one."""
-    return cell.partition(_OF)[0]
-
-
-def job_of(cell: str) -> str:
-    """The job to which a part of a GPU is leased; "": the cell is a whole GPU."""
-    return cell.partition(_OF)[2]
 
 
 def may_start_on(state: State, cell: str) -> bool:

@@ -18,8 +18,8 @@ from rich.live import Live
 
 from themis_agent import warm_start
 from themis_agent.agent import commands, events
+from themis_agent.agent.cell_names import part_of
 from themis_agent.agent.searching import is_trial_id
-from themis_agent.agent.sharing import part_of
 from themis_agent.agent.state import State
 from themis_agent.app_file import AppFile
 from themis_agent.live import LiveAgent

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
+from themis_agent.agent.cell_names import gpu_of
 from themis_agent.agent.commands import StartTrial
 from themis_agent.agent.events import LauncherEnded, Running
-from themis_agent.agent.sharing import gpu_of
 from themis_agent.app_file import AppFile
 from themis_agent.errors import SHORTAGE_S, is_shortage
 from themis_agent.launching import LAUNCHER, Site, last_lines, launch_spec

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from themis_agent.agent.cell_names import is_slot
 from themis_agent.agent.events import (
     ArbiterListens,
     ArbiterRefused,
@@ -15,7 +16,6 @@ from themis_agent.agent.events import (
     Restarted,
     Revoked,
     Suspended,
-    is_slot,
 )
 from themis_agent.agent.settings import VIOLATED
 from themis_agent.agent.state import Attempt, Fate, State, TrialState

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
 
+from themis_agent.agent.cell_names import gpu_of, job_of
 from themis_agent.agent.commands import KillTrial, StartTrial, StopTrial
 from themis_agent.agent.events import Event, LauncherEnded
-from themis_agent.agent.sharing import gpu_of, job_of
 from themis_agent.agent.state import State
 from themis_agent.errors import SHORTAGE_S, is_shortage
 from themis_agent.launching import HOST, LAUNCHER

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from themis_agent.agent.cell_names import gpu_of, job_of
 from themis_agent.agent.commands import Place, StartTrial
 from themis_agent.agent.events import Checkpointed, Event, LauncherEnded, Reported
-from themis_agent.agent.sharing import gpu_of, job_of
 from themis_agent.agent.state import State
 from themis_agent.app_file import AppFile
 from themis_agent.launching import Site, launch_spec
