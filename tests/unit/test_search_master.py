@@ -274,7 +274,10 @@ def test_a_search_that_failures_stopped_goes_on_in_another_application(yarn):
     Attempt(yarn, 2, **fields).join()
     assert yarn.ended[1] == yarn.ended[0]
     Attempt(yarn, 1, before=2, registered_as="app-2", **fields).join()
-    assert yarn.ended[2][1].startswith("all trials have ended; best: trial-00005")
+    # The sixth to end, which is the fifth or the sixth trial, as those two run at the same time.
+    assert yarn.ended[2][1].startswith(
+        ("all trials have ended; best: trial-00004", "all trials have ended; best: trial-00005")
+    )
 
 
 def test_what_a_launcher_reported_to_nobody_counts_when_an_agent_is_back(yarn):
