@@ -43,7 +43,7 @@ class AgentLink:
     def __init__(self, spec: LaunchSpec, wake: Callable[[], None]) -> None:
         self.launcher = uuid.uuid4().hex
         self._spec, self._wake = spec, wake
-        self._url, self._attempt = spec.agent_url, 1
+        self._url, self._attempt = spec.agent_url, 0 if spec.agent_url is None else 1
         self._session = requests.Session()
         self._session.trust_env = False
         if spec.token_file is not None:
@@ -153,16 +153,9 @@ class AgentLink:
         sys.stderr.flush()
 
     def _follow_address(self) -> None:
-        """Where a later attempt of the agent has published itself, go there."""
         place = self._spec.agent_address
-        if place is None or not self._is_due(place):
-            return
-        try:
-            address = AgentAddress.model_validate_json(read_at(place, (), timeout_s=_ADDRESS_TIMEOUT_S))
-        except (OSError, ValueError, StoreError):
-            return
-        if self._url is None or address.attempt > self._attempt:
-            self._url, self._attempt = address.url, address.attempt
+        if place is not None and self._is_due(place) and (later := later_address(place, self._attempt)):
+            self._url, self._attempt = later.url, later.attempt
 
     def _is_due(self, address: str) -> bool:
         """A shared folder is looked into each time; a store, which all launchers of a cluster may share, only while the
@@ -179,6 +172,15 @@ def _thinned(events: list[AnyEvent]) -> list[AnyEvent]:
     recent = len(events) // 2
     older = [one for one in events[:recent] if not isinstance(one, Reported) or one.step % 100 == 0]
     return older + events[recent:]
+
+
+def later_address(place: str, attempt: int) -> AgentAddress | None:
+    """Where a later attempt of the agent has published itself. None: none has, or `place` cannot be read now."""
+    try:
+        address = AgentAddress.model_validate_json(read_at(place, (), timeout_s=_ADDRESS_TIMEOUT_S))
+    except (OSError, ValueError, StoreError):
+        return None
+    return address if address.attempt > attempt else None
 
 
 def read_token(place: str) -> str:

@@ -66,9 +66,6 @@ _REDRAWN_S = 0.5
 _READS = 32
 """Of 64 KiB each, more than a pipe holds: a process that writes fast does not keep the launcher from all else."""
 
-OTHER_USERS_S = 300.0
-"""How long GPUs are waited for whose locks other users hold: longer than their launchers may go on without a lease."""
-
 _STORE_AWAY_S = 60.0
 """How long a store is waited for that has the launch file."""
 
@@ -150,7 +147,8 @@ class Launcher:
         os.mkfifo(directory / script.REPORTS, 0o600)
         # Open for writing too: it never comes to an end, and scripts never wait for a reader.
         reports = os.open(directory / script.REPORTS, os.O_RDWR | os.O_NONBLOCK)
-        self._hold_gpus()
+        for _ in self._gpus.until_held():
+            self._wait_before_start()
         resumed = self._restore()
         self._reader = self._new_reader(resumed)
         devices = visible_devices(spec)
@@ -178,19 +176,6 @@ class Launcher:
         return LogReader(spec.metric, re.compile(spec.loss_pattern) if spec.loss_pattern else None, resumed, log)
 
     # Before the start
-
-    def _hold_gpus(self) -> None:
-        if not self._gpus.take():
-            sys.stderr.write(f"waiting for GPUs that another launcher holds: {', '.join(self._gpus.missing)}\n")
-            sys.stderr.flush()
-        until = time.monotonic() + OTHER_USERS_S
-        while not self._gpus.take():
-            self._wait_before_start()
-            if time.monotonic() >= until and self._gpus.missing:
-                until = time.monotonic() + OTHER_USERS_S
-                for name in self._gpus.without_other_users():
-                    sys.stderr.write(f"another user still holds the lock of GPU {name}, which is leased to this one\n")
-                sys.stderr.flush()
 
     def _restore(self) -> int | None:
         """Fill the checkpoint directory; the step of the checkpoint in it."""
