@@ -98,6 +98,7 @@ PUBLISHED = (
     "yarn_plugin.control_characters",
     "yarn_plugin.field_problems",
     "yarn_plugin.files",
+    "yarn_plugin.hadoop_files",
     "yarn_plugin.spelling",
     "yarn_plugin.quantities",
     "yarn_plugin.toml_files",
