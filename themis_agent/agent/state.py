@@ -92,8 +92,8 @@ class TrialState:
     `interrupted`: the end of its last run, until the next one shows what that has cost. `read`: what its launcher
     reads from its log. `error`, `last_lines` (of its log): why it failed. `ranking`: at the end of the latest rung that
     it was compared in. `others`: its further metrics at `step`, by name. `violated`: the constraint that it violates
-    there; "": none. `trained_s`: how long its earlier runs took. `alone_step_s`: seconds of a
-    step alone on a GPU that it may share.
+    there; "": none. `trained_s`: how long its earlier runs took. `alone_step_s`: seconds of a step
+    alone on a GPU that it may share.
     """
 
     id: str

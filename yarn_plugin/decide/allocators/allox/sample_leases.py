@@ -53,6 +53,7 @@ class SampleLeases:
     def abandon(
         self, state: AlloxState, seen: Seen, lease: str
     ) -> tuple[AlloxState, tuple[Wake, ...], tuple[Drop, ...]]:
+        """Give up a sample that has run for too long; one that has not is looked at again later."""
         if lease not in state.samples.open:
             return state, (), ()
         started = seen.leases[lease].started_at if lease in seen.leases else None
