@@ -31,15 +31,14 @@ def take(state: State, event: Granted | Renewed | Revoked | LeaseEnded) -> State
     lease = leases.get(event.lease)
     if lease is None:
         return state
-    whole = tuple(gpu.cell for gpu in lease.gpus)
-    match event:
-        case Renewed():
-            leases[event.lease] = replace(lease, until=event.until)
-        case Revoked():
-            revoked = event.cells if event.cells and not lease.trial else whole
-            leases[event.lease] = replace(lease, revoked=tuple(sorted({*lease.revoked, *revoked})), vacate_by=event.by)
-        case LeaseEnded():
-            leases = _without(leases, event.lease, event.cells if event.cells and not lease.trial else whole)
+    if isinstance(event, Renewed):
+        return replace(state, leases={**leases, event.lease: replace(lease, until=event.until)})
+    # The GPUs of a trial's lease are a gang: all of them go together.
+    cells = event.cells if event.cells and not lease.trial else tuple(gpu.cell for gpu in lease.gpus)
+    if isinstance(event, Revoked):
+        leases[event.lease] = replace(lease, revoked=tuple(sorted({*lease.revoked, *cells})), vacate_by=event.by)
+    else:
+        leases = _without(leases, event.lease, cells)
     return replace(state, leases=leases)
 
 
