@@ -224,7 +224,7 @@ class _Call:
                 leases, occupancy, grace_s = self.book.leases, self.book.occupancy, self._settings.grace_s
                 self.book.apply(handover.release(leases, occupancy, self._in_use, app, release, self._at, grace_s))
             case FromApp(app, message) if any(key[0] == app for key in self._claims):
-                self._close_questions([app])
+                self._close_questions(open_commands.answered(self._ledger.asked, app, message))
                 self.book.happened.append(happenings.Answer(app, message))
             case Outcome(_, "done", ContainersListed() as found):
                 listed = found.app
