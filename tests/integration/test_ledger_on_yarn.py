@@ -7,7 +7,7 @@ import pytest
 from tests.integration.arbiter_process import ArbiterProcess
 from tests.integration.sleepers import eventually
 from tests.leased.intervals import overlaps
-from tests.leased.lab import Lab
+from tests.leased.lab import Lab, ledger_pool
 from tests.toys.registry import TOYS
 from tests.toys.stage import check_agreement, check_leases, sent
 from yarn_plugin.decide.pools.commands import Revoke
@@ -15,30 +15,6 @@ from yarn_plugin.drive.replay import replay
 from yarn_plugin.model.causes import LeaseLapsed
 
 pytestmark = pytest.mark.integration
-
-CONFIG = """
-[[pools]]
-name = "gpu"
-queue = "root.gpu"
-resources = ["memory-mb", "vcores", "yarn.io/gpu"]
-controller = "ledger"
-
-[pools.parameters]
-allocator = "toy-in-turn"
-grace_s = 5
-place_within_s = 60
-task_memory_mb = 1400
-nodes = ["{host}"]
-
-[pools.parameters.settings]
-lease_s = {{lease_s}}
-
-[poll]
-metrics_s = 0.2
-apps_s = 1
-nodes_s = 2
-"""
-# Of the four GPUs of the node, two are leased: it has memory for two tasks.
 
 
 class ToyArbiterProcess(ArbiterProcess):
@@ -51,8 +27,9 @@ class ToyArbiterProcess(ArbiterProcess):
 
 @pytest.fixture
 def lab(cluster, tmp_path):
-    config = CONFIG.format(host=cluster.nodes[0].host)
-    made = Lab(cluster, tmp_path, lease_s=6, config=config, process=ToyArbiterProcess)
+    # Of the four GPUs of the node, two are leased: it has memory for two tasks.
+    config = ledger_pool("toy-in-turn", {"lease_s": 6}, task_memory_mb=1400, nodes=[cluster.nodes[0].host])
+    made = Lab(cluster, tmp_path, config=config, process=ToyArbiterProcess)
     yield made
     made.close()
 

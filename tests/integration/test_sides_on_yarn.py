@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.integration.sleepers import eventually
-from tests.leased.lab import Lab
+from tests.leased.lab import Lab, ledger_pool
 from tests.searches.lab import TRAIN, Submitted, check_progress
 from themis_agent.app_file import read
 from themis_agent.yarn import submission
@@ -14,37 +14,15 @@ from yarn_plugin.api.client import ArbiterClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
-CONFIG = """
-[[pools]]
-name = "gpu"
-queue = "root.gpu"
-resources = ["memory-mb", "vcores", "yarn.io/gpu"]
-controller = "ledger"
-
-[pools.parameters]
-allocator = "allox"
-grace_s = 5
-place_within_s = 60
-task_memory_mb = 2100
-nodes = ["{host}"]
-
-[pools.parameters.settings.cpu_slot]
-vcores = 2
-memory-mb = 700
-
-[poll]
-metrics_s = 0.2
-apps_s = 1
-nodes_s = 2
-"""
-# Of the four GPUs of the node one is leased: it has memory for one task of that size.
-
 SLOT_TRIAL, GPU_TRIAL = "trial-00001", "trial-00000"
 
 
 @pytest.fixture
 def lab(cluster, tmp_path):
-    made = Lab(cluster, tmp_path, config=CONFIG.format(host=cluster.nodes[0].host))
+    # Of the four GPUs of the node one is leased: it has memory for one task of that size.
+    slot = {"cpu_slot.vcores": 2, "cpu_slot.memory-mb": 700}
+    config = ledger_pool("allox", slot, task_memory_mb=2100, nodes=[cluster.nodes[0].host])
+    made = Lab(cluster, tmp_path, config=config)
     yield made
     made.close()
 
