@@ -16,14 +16,12 @@ from types import FrameType
 import requests
 from pydantic import ValidationError
 
-from themis_agent.trial.agent_link import later_address, read_token
+from themis_agent.trial.agent_link import later_address, post, session_with
 from themis_agent.trial.descendants import dying_with_us, guarded, kill_descendants
 from themis_agent.trial.gpu_locks import GpuLocks
 from themis_agent.trial.store import read_at
 from themis_agent.trial.wire import LAUNCHER, HostAnswer, HostReport, HostSpec
 from yarn_plugin.errors import ReportedError, os_reason
-
-_TIMEOUT_S = 5.0
 
 
 class Host:
@@ -32,9 +30,7 @@ class Host:
     def __init__(self, spec: HostSpec, alive: int) -> None:
         self._spec, self._alive = spec, alive
         self._url, self._attempt = spec.agent_url, 1
-        self._session = requests.Session()
-        self._session.trust_env = False
-        self._session.headers["Authorization"] = f"Bearer {read_token(spec.token_file)}"
+        self._session = session_with(spec.token_file)
         self._launchers: dict[str, subprocess.Popen[bytes]] = {}
         self._is_ending, self._gpu = False, GpuLocks([spec.gpu_lock])
         self._answered_at = time.monotonic()
@@ -85,12 +81,7 @@ class Host:
         codes = {place: one.poll() for place, one in self._launchers.items()}
         report = HostReport(ended={place: code for place, code in codes.items() if code is not None})
         try:
-            response = self._session.post(
-                f"{self._url}/v1/hosts/{self._spec.name}",
-                data=report.model_dump_json().encode(),
-                headers={"Content-Type": "application/json"},
-                timeout=_TIMEOUT_S,
-            )
+            response = post(self._session, f"{self._url}/v1/hosts/{self._spec.name}", report)
             response.raise_for_status()
             return HostAnswer.model_validate_json(response.content)
         except (requests.RequestException, ValidationError):
