@@ -14,9 +14,9 @@ from themis_agent import samplers
 from themis_agent.agent.commands import SampleTrial
 from themis_agent.agent.events import Sampled
 from themis_agent.agent.state import State
-from themis_agent.app_file import (
+from themis_agent.app_file import AppFile
+from themis_agent.dimensions import (
     AnyDimension,
-    AppFile,
     CategoricalDimension,
     FloatDimension,
     IntDimension,
