@@ -7,9 +7,9 @@ from tests.toys.stage import Simulated, sent
 from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import AppsChanged, ContainersListed, ManagerReached, NodesChanged
-from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
-from yarn_plugin.decide.pools.lease.settings import RULES, LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.ledger import LedgerState
 from yarn_plugin.model.auction import Bid, Estimate, Row
 from yarn_plugin.model.cluster import Capabilities, Container, Node, YarnApp
@@ -72,7 +72,7 @@ def _lease_pool(settings):
 
 def _ledger_pool(settings):
     own = {one.name for one in fields(AuctionSettings)}
-    given = {name: value for name, value in {**SETTINGS, **settings}.items() if name not in ("rules", "policy")}
+    given = {name: value for name, value in {**SETTINGS, **settings}.items() if name != "policy"}
     auction = AuctionSettings(**{name: value for name, value in given.items() if name in own})
     others = {name: value for name, value in given.items() if name not in own}
     parameters = LedgerSettings("themis", auction, **others)

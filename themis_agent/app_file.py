@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from themis_agent import command_words
-from themis_agent.agent.settings import Constraint, Settings
+from themis_agent.agent.settings import RULES, Constraint, Settings
 from themis_agent.search import bracket_sizes
 from themis_agent.trial.store import store_at
 from themis_agent.trial.wire import MAX_METRICS
@@ -251,7 +251,7 @@ class AppFile(Section):
             constraints=tuple(map(constraint, self.constraints)),
             trial_timeout_s=self.trial_timeout_s,
             speeds=tuple(sorted(self.speeds.items())),
-            rules=2,
+            rules=RULES,
             by_trial=self.gpu is not None,
         )
 

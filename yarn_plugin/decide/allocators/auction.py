@@ -29,14 +29,14 @@ from yarn_plugin.decide.allocators.happenings import (
 from yarn_plugin.decide.allocators.ledger_turn import LedgerTurn
 from yarn_plugin.decide.allocators.plan import Idle, Plan, Wake
 from yarn_plugin.decide.allocators.seen import Seen
-from yarn_plugin.decide.leases.settings import MAX_SECONDS
+from yarn_plugin.decide.leases.settings import MAX_SECONDS, RULES
 from yarn_plugin.decide.mechanisms import partial_allocation
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
 from yarn_plugin.decide.pools.lease import estimates, handover, members, refusal, room, rounds
 from yarn_plugin.decide.pools.lease.derived import Derived
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
 from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory_of
-from yarn_plugin.decide.pools.lease.settings import RULES, THEMIS, Entitlement, LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import THEMIS, Entitlement, LeaseSettings
 from yarn_plugin.decide.pools.lease.state import Held, LeaseState
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer

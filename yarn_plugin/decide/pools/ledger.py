@@ -22,7 +22,7 @@ from yarn_plugin.decide.leases.claims import update
 from yarn_plugin.decide.leases.execution import execute
 from yarn_plugin.decide.leases.lifetime import end_all, start_vacated
 from yarn_plugin.decide.leases.occupancy import Occupancy
-from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.leases.state import Ledger, Problem, key_of
 from yarn_plugin.decide.pools import inputs
 from yarn_plugin.decide.pools.commands import Accept, Command, Hold, SetTimer, Solve
@@ -263,11 +263,12 @@ class _Call:
             self._ledger = replace(self._ledger, asked=still)
 
     def _take_back(self, listed: str | None) -> None:
-        within = self._settings.place_within_s
-        for key in sorted(self.book.occupancy.unplaced) if within else ():
-            entry, occupancy = self.book.leases[key], self.book.occupancy
+        for key in sorted(self.book.occupancy.unplaced) if self._settings.place_within_s else ():
+            leases, occupancy = self.book.leases, self.book.occupancy
             self.book.apply(
-                handover.take_back(entry, occupancy, self._in_use, self._steering, listed, self._at, within)
+                handover.take_back(
+                    leases, key, occupancy, self._in_use, self._steering, listed, self._at, self._settings
+                )
             )
 
     def _signal(self, found: ContainersListed) -> None:
@@ -439,6 +440,7 @@ KIND = Kind(
     _make,
     {"ledger/1": LedgerState, "ledger.settings/1": LedgerSettings},
     parameters=LedgerSettings,
+    fixed={"rules": RULES},
     messages=frozenset({"lease.release"}),
     messages_of=_messages,
     check_pools=check_disjoint,
