@@ -9,6 +9,7 @@ declares jobs, leases are of the first.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Literal
 
 from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.allocators.cells import Cells
@@ -76,11 +77,11 @@ class AuctionSettings:
         Raises:
             BadInputError: one is out of range.
         """
-        self.of_rounds(1)
+        self.of_rounds(1, RULES)
 
-    def of_rounds(self, seed: int) -> LeaseSettings:
+    def of_rounds(self, seed: int, rules: Literal[2, 3]) -> LeaseSettings:
         """The same for the rounds. What they do not read are the ledger's settings."""
-        return LeaseSettings(policy=THEMIS, seed=seed, rules=RULES, **asdict(self))
+        return LeaseSettings(policy=THEMIS, seed=seed, rules=rules, **asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class _Last:
             and seen.leases is before.leases
             and seen.claims is before.claims
             and seen.cells is before.cells
-            and (seen.seed, seen.steering) == (before.seed, before.steering)
+            and seen.steering == before.steering
         )
 
 
@@ -112,7 +113,7 @@ class Auction:
 
     def __init__(self, settings: AuctionSettings) -> None:
         self._settings = settings
-        self._of_rounds = settings.of_rounds(1)
+        self._of_rounds = settings.of_rounds(1, RULES)
         self._derived = Derived()
         self._inventory: tuple[Cells, Inventory] | None = None
         self._claims: tuple[Mapping[ClaimKey, Claim], dict[str, ClaimKey], tuple[Claim, ...]] | None = None
@@ -170,8 +171,8 @@ class Auction:
         """A turn on this state, and the claim that an application's leases are of."""
         # An exception leaves nothing behind: the index may have been changed in part.
         last, self._last = self._last, None
-        if self._of_rounds.seed != seen.seed:
-            self._of_rounds = self._settings.of_rounds(seen.seed)
+        if (self._of_rounds.seed, self._of_rounds.rules) != (seen.seed, seen.rules):
+            self._of_rounds = self._settings.of_rounds(seen.seed, seen.rules)
         if self._inventory is None or self._inventory[0] is not seen.cells:
             self._inventory = seen.cells, inventory_of(seen.cells)
         if self._claims is None or self._claims[0] is not seen.claims:

@@ -371,8 +371,10 @@ class _Call:
         self._settle(self._just_revoked())
 
     def _seen(self) -> Seen:
-        book, seed, steering = self.book, self._settings.seed, self._view.steering
-        return Seen(self._at, seed, self._cells, self._claims, book.seen, book.occupancy, steering)
+        book, settings, steering = self.book, self._settings, self._view.steering
+        return Seen(
+            self._at, settings.seed, self._cells, self._claims, book.seen, book.occupancy, steering, settings.rules
+        )
 
     def _send(self, plan: Plan) -> None:
         for ask in plan.ask:

@@ -54,7 +54,8 @@ class LeaseSettings(PoolNodes):
     versions: the worst reported rho bids first; where users count, N_avg forgets the time before others came and went;
     unkept promises add up without a limit; a lost solver fails the round. 2: applications that are ahead come last (see
     `service`); what unkept promises add up to is bounded; bids on which the solver is lost are set aside. 3: unused
-    GPUs of a machine where the application uses others are revoked with grace, not taken at once (see `handover`).
+    GPUs of a machine where the application uses others are revoked with grace, not taken at once (see `handover`);
+    the service of an application counts what it held until the call in which it lost it.
 
     Which GPUs: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).
