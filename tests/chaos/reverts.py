@@ -37,7 +37,7 @@ REVERTS = {
         0, (f"{LEASE}.controller", "LeaseController.advance", "handover.stand_down(turn, view.superseded)", "pass")
     ),
     "no round opens while the ResourceManager does not answer": Revert.of(
-        0, (f"{LEASE}.rounds", "open_if_due", "not turn.view.steering or ", "")
+        6, (f"{LEASE}.rounds", "open_if_due", "not turn.view.steering or ", "")
     ),
     "nothing is offered to an application that YARN does not run": Revert.of(
         0,
@@ -45,10 +45,10 @@ REVERTS = {
         (f"{LEASE}.members", "update_members", " and not claim.is_submitted", ""),
     ),
     "a GPU is handed over only when it is known to be vacated": Revert.of(
-        0, (*END_VACATED, IS_EMPTY, "(listed is not None and is_unlisted)")
+        10, (*END_VACATED, IS_EMPTY, "(listed is not None and is_unlisted)")
     ),
     "a container that ends on another GPU vacates no revoked one": Revert.of(
-        0, (*END_VACATED, IS_EMPTY, "(listed is not None and is_unlisted and held.lists_tell)")
+        21, (*END_VACATED, IS_EMPTY, "(listed is not None and is_unlisted and held.lists_tell)")
     ),
     "a grant in use does not come back because of an old list": Revert.of(
         0, (*TAKE_BACK, "if held.listed_at is not None and listed == app:", "if True:")

@@ -7,7 +7,7 @@ from tests.chaos.arbiter import POOL, RECONCILE_S, ArbiterProcess
 from tests.chaos.checks import require
 from tests.chaos.cluster import QUEUE, Yarn
 from tests.chaos.disk import Disk
-from tests.chaos.faults import Faults
+from tests.chaos.faults import MIN_FAULTS, MIN_KINDS, Faults
 from tests.chaos.network import Network
 from tests.chaos.process import Process
 from tests.chaos.search import Search
@@ -28,7 +28,7 @@ FAULTS_S = 80.0
 QUIET_S = 900.0
 """By when everybody has finished after the last fault."""
 
-MIN_STEPS, MIN_FAULTS, MIN_KINDS = 400, 8, 4
+MIN_STEPS = 400
 
 RARE = (
     "revoke during hand-over",

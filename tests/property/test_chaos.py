@@ -33,6 +33,12 @@ def test_a_search_that_connects_to_a_stopped_arbiter_hears_of_its_death(seed):
     assert problem is None, f"see python -m tests.chaos --trace {seed}"
 
 
+def test_a_run_whose_faults_found_nobody_has_enough_others():
+    world = World(0, replays=False)
+    world.faults.make_up(0.0)
+    assert (world.faults.count, len(world.faults.kinds)) == (8, 6)
+
+
 def test_a_list_of_containers_does_not_overtake_an_earlier_one(monkeypatch):
     """The actor reads one after the other."""
     world, posted = World(0, replays=False), []
