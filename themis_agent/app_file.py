@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from themis_agent import command_words
-from themis_agent.agent.settings import Settings
+from themis_agent.agent.settings import RULES, Settings
 from themis_agent.app_conflicts import conflicts, constraint
 from themis_agent.dimensions import MAX_TRIALS, AnyDimension, Parameters, Value, combinations
 from themis_agent.search import bracket_sizes
@@ -200,7 +200,7 @@ class AppFile(Section):
             constraints=tuple(map(constraint, self.constraints)),
             trial_timeout_s=self.trial_timeout_s,
             speeds=tuple(sorted(self.speeds.items())),
-            rules=2,
+            rules=RULES,
             by_trial=self.gpu is not None,
         )
 

@@ -1,5 +1,6 @@
 """Questions, offers and problems without an answer, and what is issued again after a restart."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -19,6 +20,37 @@ def question(id: str, ask: plan.Ask, at: float) -> Question:
 def answer_by(asked: Question) -> float:
     """Until when a question waits for its answer."""
     return asked.command.bid_by if isinstance(asked.command, Offer) else asked.command.answer_by
+
+
+class OpenQuestions:
+    """Open questions by application, and by when they are to be answered. Changed in place."""
+
+    def __init__(self, asked: Mapping[str, Question]) -> None:
+        self.asked = asked
+        self._of: dict[str, list[str]] = {}
+        self._due: Counter[float] = Counter()
+        for id, one in asked.items():
+            self._of.setdefault(one.command.app, []).append(id)
+            self._due[answer_by(one)] += 1
+
+    def due(self) -> float | None:
+        """When the first one is to be answered; None: there is none."""
+        return min(self._due, default=None)
+
+    def has(self, app: str) -> bool:
+        """Whether an application is asked something."""
+        return app in self._of
+
+    def close(self, app: str) -> Mapping[str, Question]:
+        """The questions without those to an application that has just answered."""
+        asked = dict(self.asked)
+        for id in self._of.pop(app, ()):
+            due = answer_by(asked.pop(id))
+            self._due[due] -= 1
+            if not self._due[due]:
+                del self._due[due]
+        self.asked = asked
+        return asked
 
 
 def still_open(
