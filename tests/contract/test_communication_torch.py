@@ -39,7 +39,8 @@ def start(module, *arguments, processes=2, **environment):
     ]
 
 
-def outputs(started, timeout_s=300):
+def outputs(started, timeout_s=480):
+    """What they print. The timeout is for four processes on two cores that others use too."""
     try:
         return [one.communicate(timeout=timeout_s) for one in started]
     finally:

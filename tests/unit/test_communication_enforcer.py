@@ -219,6 +219,20 @@ def test_time_in_which_the_order_alone_holds_motifs_back_is_counted(channels, en
     assert seen[1].version == 1
 
 
+def test_a_program_that_never_ends_an_iteration_is_not_traced_without_end(channels, enforcers):
+    """As one that evaluates, without an optimizer: its trace would grow as long as it runs."""
+    seen = []
+    enforcer = enforcers(observe=seen.append, longest=10)
+    for _ in range(11):
+        enforcer.call(REDUCE, SleepingJob(channels, [0.0]))[0].wait()
+    enforcer.next_iteration()
+    for _ in range(10):
+        enforcer.call(REDUCE, SleepingJob(channels, [0.0]))[0].wait()
+    enforcer.next_iteration()
+    assert [(one.number, len(one.operations)) for one in seen] == [(1, 10)]
+    assert {event.operation for event in seen[0].events} == set(range(10))
+
+
 def test_motifs_that_end_at_once_may_end_before_the_next_is_begun(enforcers):
     class AtOnce(SleepingJob):
         def begin(self, number, motif, done):
