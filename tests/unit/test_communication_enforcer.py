@@ -8,7 +8,7 @@ import pytest
 from tests.emulated_links import FixedPlans, SleepingChannel, SleepingJob
 from themis_agent.communication.capture import What, iteration_of, typical, waits
 from themis_agent.communication.enforcer import Enforcer
-from themis_agent.communication.errors import CommunicationError
+from themis_agent.communication.errors import CommunicationError, DifferentOperationsError
 from themis_agent.communication.iteration import Kind, Need, Operation
 from themis_agent.communication.options import Algorithm, Option
 from themis_agent.communication.plan import Plan, Turn
@@ -101,6 +101,31 @@ def test_a_failed_check_fails_the_operation(channels, enforcers):
 
     with pytest.raises(CommunicationError, match="different"):
         enforcers().call(REDUCE, Different(channels, [0.0]))[0].wait()
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [(DifferentOperationsError("different"), "different"), (RuntimeError("closed"), "reset"), (None, "reset")],
+)
+def test_a_broken_connection_does_not_hide_that_the_operations_differ(channels, enforcers, told, says):
+    """Who finds a difference out breaks its connections, which the others notice before their own checks have ended."""
+    checks = []
+
+    class Unchecked(SleepingJob):
+        def check(self, fingerprint, done):
+            checks.append(done)
+
+    class Breaking(SleepingJob):
+        def begin(self, number, motif, done):
+            done(RuntimeError("reset"))
+
+    enforcer = enforcers()
+    other, broken = (enforcer.call(REDUCE, job(channels, [0.0]))[0] for job in (Unchecked, Breaking))
+    assert not broken.ended
+    checks[0](told)
+    for completion in (broken, other):
+        with pytest.raises(CommunicationError, match=says):
+            completion.wait()
 
 
 def test_the_fingerprint_is_of_version_iteration_place_and_operation(channels, enforcers):

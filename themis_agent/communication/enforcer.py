@@ -136,7 +136,8 @@ class Enforcer:
         self._events: list[Event] = []
         self._running: dict[tuple[int, int], _Running] = {}
         self._free_at = [0.0] * channels
-        self._in_flight = 0
+        self._in_flight = self._unchecked = 0
+        self._failing: BaseException | None = None
         self._issued: dict[Key, float] = {}
         self._held_since: float | None = None
         self._held_s = 0.0
@@ -183,7 +184,8 @@ class Enforcer:
             self._running[self._iteration, index] = running
             self._note(What.CALL, index)
             key = (self._iteration, index)
-            job.check(self._fingerprint(index, operation), lambda error: self._part_ended(key, error))
+            self._unchecked += 1
+            job.check(self._fingerprint(index, operation), lambda error: self._checked(key, error))
             if plan is None:
                 self._order.call(Key(*key, 0), 0)
             for step, one in enumerate(running.steps):
@@ -300,13 +302,29 @@ class Enforcer:
                         if not running.waits_for[step]:
                             self._begin(self._order.ready(Key(*whole, step)))
             self._account(now)
-        self._part_ended(whole, error)
-
-    def _part_ended(self, whole: tuple[int, int], error: BaseException | None) -> None:
-        """A motif or the check of an operation has ended."""
+            if error is not None:
+                # Perhaps because another process has found out that operations differ: a check will tell.
+                self._failing = self._failing or error
+                if self._unchecked:
+                    return
         if error is not None:
             self.fail(error)
-            return
+        else:
+            self._part_ended(whole)
+
+    def _checked(self, whole: tuple[int, int], error: BaseException | None) -> None:
+        with self._lock:
+            self._unchecked -= 1
+            failing = self._failing if not self._unchecked or error is not None else None
+        if isinstance(error, DifferentOperationsError) or (error is not None and failing is None):
+            self.fail(error)
+        elif failing is not None:
+            self.fail(failing)
+        else:
+            self._part_ended(whole)
+
+    def _part_ended(self, whole: tuple[int, int]) -> None:
+        """A motif or the check of an operation has ended well."""
         with self._lock:
             running = self._running.get(whole)
             if running is None:
@@ -341,7 +359,8 @@ class Enforcer:
             with self._lock:
                 oldest = min(self._running.values(), key=lambda one: one.since, default=None)
             if oldest is not None and time.perf_counter() - oldest.since > self._timeout_s:
-                self.fail(CommunicationError(f"operation {oldest.operation} did not end within {self._timeout_s:g} s"))
+                late = CommunicationError(f"operation {oldest.operation} did not end within {self._timeout_s:g} s")
+                self.fail(self._failing or late)
 
 
 def different(operation: str) -> DifferentOperationsError:
