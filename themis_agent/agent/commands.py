@@ -93,6 +93,18 @@ class SendSlowdown:
 
 
 @dataclass(frozen=True, slots=True)
+class SendSpeed:
+    """Tell the arbiter that a trial took so many `seconds` for so many `steps`, its start included, on a GPU or on a
+    slot of cores. `lease`: of class sample, for which that is the answer; "": the trial runs on."""
+
+    trial: str
+    is_slot: bool
+    steps: float
+    seconds: float
+    lease: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseGpus:
     """Give these GPUs of a lease back: nothing runs on them any more."""
 
@@ -132,6 +144,7 @@ Command = (
     | SendEstimate
     | SendBid
     | SendSlowdown
+    | SendSpeed
     | ReleaseGpus
     | DeclareTrials
     | Finish

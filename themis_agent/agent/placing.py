@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from themis_agent.agent import sharing
+from themis_agent.agent import sharing, speeds
 from themis_agent.agent.commands import Command, Place, SampleTrial, StartTrial
 from themis_agent.agent.events import Gpu
 from themis_agent.agent.move_time import move_s
-from themis_agent.agent.state import Attempt, Reason, State, TrialState, by_slot, machines_of
+from themis_agent.agent.state import Attempt, Reason, Sample, State, TrialState, by_slot, machines_of
 from themis_agent.division import divide
 from yarn_plugin.model.gpus import Gpus, Job, total
 
@@ -93,14 +93,18 @@ def _started(state: State, jobs: Mapping[str, Job], at: float) -> tuple[State, l
 def _started_by_lease(state: State, at: float) -> tuple[State, list[Command]]:
     """Trials that wait start on what is leased for them."""
     commands: list[Command] = []
-    for lease in state.leases.values():
+    # Samples last: a trial that has a lease of its own need not be measured any more.
+    for name, lease in sorted(state.leases.items(), key=lambda one: one[1].is_sample):
         trial = state.trials.get(lease.trial)
         if trial is None or trial.fate != "training" or trial.attempt is not None or lease.revoked:
+            continue
+        if lease.is_sample and speeds.is_measured(trial, name):
             continue
         if trial.parameters is None:
             state, commands = _sampled(state, trial, commands)
         else:
-            state, commands = _begun(state, trial, lease.gpus, at, commands)
+            sample = speeds.sample(trial, name, lease) if lease.is_sample else None
+            state, commands = _begun(state, trial, lease.gpus, at, commands, sample)
     return state, commands
 
 
@@ -111,11 +115,17 @@ def _sampled(state: State, trial: TrialState, commands: list[Command]) -> tuple[
 
 
 def _begun(
-    state: State, trial: TrialState, gpus: Sequence[Gpu], at: float, commands: list[Command]
+    state: State,
+    trial: TrialState,
+    gpus: Sequence[Gpu],
+    at: float,
+    commands: list[Command],
+    sample: Sample | None = None,
 ) -> tuple[State, list[Command]]:
     assert trial.parameters is not None
     places, epoch = _places(gpus), trial.epoch + 1
-    state = sharing.together(state, replace(trial, epoch=epoch, attempt=Attempt(epoch, places, at)))
+    attempt = Attempt(epoch, places, at, first_step=trial.checkpoint or 0.0, sample=sample)
+    state = sharing.together(state, replace(trial, epoch=epoch, attempt=attempt))
     return state, [*commands, StartTrial(trial.id, epoch, places, trial.parameters)]
 
 
