@@ -8,10 +8,12 @@ from yarn_plugin.model.auction import Bid, Estimate
 
 @dataclass(frozen=True, slots=True)
 class SampleTrial:
-    """Draw the parameters of a trial. `number`: of the trial, from 0."""
+    """Draw the parameters of a trial. `number`: of the trial, from 0. `parent`: they are a variant of those of this
+    trial; "": of none."""
 
     trial: str
     number: int
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,15 @@ class Place:
 class StartTrial:
     """Start the launchers of a trial, one a place, with a process for each GPU.
 
-    `epoch`: of this attempt; checkpoints and events of earlier ones count no more. `parameters`: as JSON.
+    `epoch`: of this attempt; checkpoints and events of earlier ones count no more. `parameters`: as JSON. `parent`: the
+    trial from whose checkpoint it goes on, while it has none of its own.
     """
 
     trial: str
     epoch: int
     places: tuple[Place, ...]
     parameters: str
+    parent: str = ""
 
     @property
     def world_size(self) -> int:

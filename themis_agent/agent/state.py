@@ -114,7 +114,8 @@ class TrialState:
     reads from its log. `error`, `last_lines` (of its log): why it failed. `ranking`: at the end of the latest rung that
     it was compared in. `others`: its further metrics at `step`, by name. `violated`: the constraint that it violates
     there; "": none. `trained_s`: how long its earlier runs took. `alone_step_s`: seconds of a
-    step alone on a GPU that it may share. `measured`: its finished samples.
+    step alone on a GPU that it may share. `measured`: its finished samples. `parent`: the trial from whose checkpoint
+    it begins; "": it begins at step 0. `has_begun`: it has been started from there.
     """
 
     id: str
@@ -147,6 +148,8 @@ class TrialState:
     trained_s: float = 0.0
     alone_step_s: float | None = None
     measured: tuple[Measured, ...] = ()
+    parent: str = ""
+    has_begun: bool = False
 
     def deadline(self, timeout_s: float | None) -> float | None:
         """When it has trained for so long, if it runs on; None: never."""

@@ -11,7 +11,7 @@ So a command that was lost follows again from the state, and a restart needs no 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from themis_agent.agent import leasing, placing, reopening, searching, sharing, speeds, trial_leases, trials
+from themis_agent.agent import leasing, parents, placing, reopening, searching, sharing, speeds, trial_leases, trials
 from themis_agent.agent.commands import Command, Finish, KillTrial, StopTrial
 from themis_agent.agent.events import (
     ArbiterListens,
@@ -111,8 +111,11 @@ def next_due(state: State | None) -> float | None:
 def _follow_up(state: State, at: float) -> tuple[State, list[Command]]:
     state, commands = speeds.told(state, at)
     state = _with_outcome(trials.timed_out(state, at), at)
+    resting = parents.resting(state)
     for trial, attempt in list(state.attempts):
-        if trial.fate != "training" or state.suspended:
+        if trial.id in resting:
+            state = placing.stopped(state, trial, "paused", at, at + state.settings.grace_s)
+        elif trial.fate != "training" or state.suspended:
             state = placing.stopped(state, trial, _reason(trial), at, at + state.settings.grace_s)
         elif attempt.sample is not None and speeds.is_measured(trial, attempt.sample.lease):
             state = placing.stopped(state, trial, "moved", at, at + state.settings.grace_s)
