@@ -52,9 +52,13 @@ def _number_of_trials(given: Mapping[str, Any]) -> Iterator[str]:
     elif (
         trials is None
         and given.get("sampler") != "grid"
-        and algorithm in ("successive_halving", "asha", "curve_stopping", "plain")
+        and algorithm in ("successive_halving", "asha", "curve_stopping", "population", "plain")
     ):
         yield f"trials: required by the algorithm {algorithm}"
+    elif algorithm == "population" and isinstance(trials, int) and trials < 2:
+        yield f"trials {trials}: must be at least 2: the algorithm population replaces one by another"
+    if algorithm != "population" and given.get("population") is not None:
+        yield f"population: only with the algorithm population, not with {algorithm}"
 
 
 def _sharing(given: Mapping[str, Any]) -> Iterator[str]:

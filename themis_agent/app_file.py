@@ -70,6 +70,18 @@ class Side(Section):
     speed: Annotated[float, Field(gt=0, le=1e12)] | None = None
 
 
+class Variants(Section):
+    """How a population goes on (`algorithm = "population"`). `ready_steps`: of a generation; by default, a tenth of
+    `max_steps`. `quantile`: the part of the population that is replaced at its end. The parameters of a new trial are
+    those of its parent: each number times `perturbation` or divided by it, or with the probability `resample`, drawn
+    anew, as a choice may be."""
+
+    ready_steps: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    quantile: Annotated[float, Field(gt=0, le=0.5)] = 0.25
+    perturbation: Annotated[float, Field(gt=1, le=100)] = 1.2
+    resample: Annotated[float, Field(ge=0, le=1)] = 0.25
+
+
 class Data(Section):
     """Data that every node localises once, read-only: file:///PATH, or file:///PATH#NAME."""
 
@@ -90,7 +102,7 @@ class AppFile(Section):
     metrics: Annotated[tuple[Annotated[str, _METRIC], ...], Field(max_length=MAX_METRICS)] = ()
     constraints: tuple[str, ...] = ()
     direction: Literal["minimize", "maximize"] = "minimize"
-    algorithm: Literal["hyperband", "successive_halving", "asha", "curve_stopping", "plain"] = "hyperband"
+    algorithm: Literal["hyperband", "successive_halving", "asha", "curve_stopping", "population", "plain"] = "hyperband"
     max_steps: Annotated[int, Field(ge=1, le=10**9)]
     eta: Annotated[int, Field(ge=2, le=16)] = 3
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] | None = None
@@ -122,6 +134,7 @@ class AppFile(Section):
     sharing: GpuPart | None = None
     gpu: Side | None = None
     cpu: Side | None = None
+    population: Variants | None = None
     environment: Environment = Environment()
     data: Data = Data()
 
@@ -180,6 +193,16 @@ class AppFile(Section):
         fitting = int(1 / part.computing + 1e-9), int((1 - peak + part.memory) / part.memory + 1e-9)
         return max(1, min(fitting))
 
+    @property
+    def variants(self) -> Variants:
+        """How a population goes on, by default or as the file says."""
+        return self.population or Variants()
+
+    @property
+    def ready_steps(self) -> int:
+        """The steps of a generation of a population."""
+        return self.variants.ready_steps or -(-self.max_steps // 10)
+
     def settings(self) -> Settings:
         """What the agent decides with."""
         return Settings(
@@ -202,6 +225,8 @@ class AppFile(Section):
             speeds=tuple(sorted(self.speeds.items())),
             rules=RULES,
             by_trial=self.gpu is not None,
+            ready_steps=self.ready_steps,
+            quantile=self.variants.quantile,
         )
 
 

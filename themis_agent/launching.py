@@ -43,7 +43,10 @@ def launch_spec(app: AppFile, folder: Folder, url: str, command: StartTrial, pla
         gpu_locks=list(site.gpu_locks),
         host=site.host,
         checkpoint=CheckpointSpec(
-            directory=site.directory, url=app.checkpoint or folder.url_of(folder.checkpoints), keep=app.keep_checkpoints
+            directory=site.directory,
+            url=app.checkpoint or folder.url_of(folder.checkpoints),
+            keep=app.keep_checkpoints,
+            parent=command.parent,
         ),
         grace_s=app.grace_s,
         orphan_s=app.orphan_s,

@@ -170,7 +170,7 @@ class Launcher:
             return self._seen_step
         for leftover in script.complete_checkpoints(local).values():
             shutil.rmtree(leftover)
-        self._checkpoints = Checkpoints(store_at(spec.url), self._spec.trial, self._spec.epoch, spec.keep)
+        self._checkpoints = Checkpoints(store_at(spec.url), self._spec.trial, self._spec.epoch, spec.keep, spec.parent)
         told = ""
         while True:
             began = time.monotonic()

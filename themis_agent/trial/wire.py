@@ -46,11 +46,13 @@ class Master(Wire):
 
 class CheckpointSpec(Wire):
     """`directory`: local, THEMIS_CHECKPOINT_DIR; a relative one is in the launcher's working directory. `url`: where
-    the launcher of rank 0 stores complete checkpoints; None: nowhere. `keep`: how many stay there."""
+    the launcher of rank 0 stores complete checkpoints; None: nowhere. `keep`: how many stay there. `parent`: the trial
+    from whose newest one there the trial begins, while it has none of its own."""
 
     directory: str
     url: str | None = None
     keep: Annotated[int, Field(ge=1)] = 2
+    parent: str = ""
 
 
 class LaunchSpec(Wire):
