@@ -167,8 +167,9 @@ def result_statistics(
     """Estimate the statistics of a block's result from those of its inputs."""
     if rows is None or block.graph is None:
         read = [tables.get(name, UNKNOWN).rows for name in block.outer_sources]
-        count = sum(read) if block.is_union else max(read, default=UNKNOWN.rows)
-        return _without_columns(block, count)
+        count = max(sum(read) if block.is_union else max(read, default=UNKNOWN.rows), 1.0)
+        columns = _of_union([tables.get(name, UNKNOWN) for name in block.outer_sources], count) if block.is_union else {}
+        return TableStatistics(count, count * 8.0 * len(block.outputs), columns)
     core = rows.rows(block.graph.all_relations)
     groups = core
     if block.keys is not None:
@@ -186,8 +187,14 @@ def result_statistics(
     return TableStatistics(count, count * 8.0 * len(block.outputs), columns)
 
 
-def _without_columns(block: Block, rows: float) -> TableStatistics:
-    return TableStatistics(max(rows, 1.0), max(rows, 1.0) * 8.0 * len(block.outputs))
+def _of_union(parts: Sequence[TableStatistics], rows: float) -> dict[str, ColumnStatistics]:
+    """The columns of a union, which mostly have the same values in all its parts."""
+    names = set[str]().union(*(part.columns for part in parts))
+    columns = {name: [part.columns[name] for part in parts if name in part.columns] for name in names}
+    return {
+        name: ColumnStatistics(min(max(one.distinct for one in some), rows), width=max(one.width for one in some))
+        for name, some in columns.items()
+    }
 
 
 def _distinct(rows: Cardinalities, column: Column, limit: float) -> float:

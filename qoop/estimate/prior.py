@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from math import exp, inf, log
+from math import exp, log
 from typing import NamedTuple
 
+from qoop.estimate.key_ranges import Bounds, JoinedRanges, KeyRanges
 from qoop.estimate.selectivity import Selectivity, filter_selectivity
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.plans.graph import JoinGraph, RelationSet, members
@@ -51,7 +52,8 @@ class Prior:
         self._leaf = [
             max(table.rows * part.fraction, 1.0) for table, part in zip(self.tables, self._selectivities, strict=True)
         ]
-        self._equal: dict[tuple[frozenset[Column], RelationSet], float] = {}
+        self._ranges = KeyRanges(graph, self.tables, self._selectivities)
+        self._equal: dict[tuple[int, RelationSet, Bounds | None], float] = {}
         self._pairs = self._find_pairs()
         self._rows: dict[RelationSet, float] = {}
         self._widths: dict[RelationSet, float] = {}
@@ -107,9 +109,11 @@ class Prior:
         total = sum(log(self._leaf[i]) for i in members(relations) if i not in optional)
         # Each row of the others stays.
         total += sum(max(self._log_matches(i), 0.0) for i in optional)
-        for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True):
+        ranges = self._ranges.joined(relations)
+        total += ranges.log_fraction
+        for place, touched in enumerate(self.graph.class_sets):
             if (touched & relations).bit_count() > 1:
-                total += self._class_selectivity(columns, touched & relations)
+                total += self._class_selectivity(place, touched & relations, ranges)
         for predicate, touched in zip(self.graph.predicates, self.graph.predicate_sets, strict=True):
             if touched & ~relations == 0:
                 total += log(_across(predicate, self.tables, self.graph))
@@ -123,40 +127,29 @@ class Prior:
         on = self.graph.relations[index].on
         return log(self._leaf[index]) + sum(log(_across(one, self.tables, self.graph)) for one in on)
 
-    def _class_selectivity(self, columns: frozenset[Column], relations: RelationSet) -> float:
+    def _class_selectivity(self, place: int, relations: RelationSet, ranges: JoinedRanges) -> float:
         """The logarithm of the selectivity of a class's equalities over the product of these relations.
 
         Values outside the common range match nothing. Within it containment is assumed: the selectivity is 1 / the
         product of all distinct counts but the smallest, before filters (a filter on a key removes values, and with them
         the matching rows).
         """
-        known = self._equal.get((columns, relations))
+        bounds = ranges.bounds.get(place)
+        known = self._equal.get((place, relations, bounds))
         if known is None:
-            touched = [column for column in sorted(columns) if self.graph.bit[column.relation] & relations]
-            low, high = self._common_range(touched)
-            parts = [self._in_range(column, low, high) for column in touched]
-            distinct = sorted(count for _, count in parts)
-            known = sum(log(fraction) for fraction, _ in parts) - sum(log(count) for count in distinct[1:])
-            self._equal[columns, relations] = known
+            distinct = sorted(
+                self._distinct(column, bounds)
+                for column in self.graph.classes[place]
+                if self.graph.bit[column.relation] & relations
+            )
+            known = self._equal[place, relations, bounds] = -sum(log(count) for count in distinct[1:])
         return known
 
-    def _common_range(self, columns: list[Column]) -> tuple[float, float]:
-        """The intersection of the columns' value ranges; unknown ranges are unbounded."""
-        statistics = [self._statistics(column) for column in columns]
-        low = max((one.low for one in statistics if one.low is not None), default=-inf)
-        high = min((one.high for one in statistics if one.high is not None), default=inf)
-        return low, high
-
-    def _in_range(self, column: Column, low: float, high: float) -> tuple[float, float]:
-        """The fraction of a relation's filtered rows with the column in a range, and the distinct values in it."""
-        statistics, index = self._statistics(column), self.graph.bit[column.relation].bit_length() - 1
-        distinct = max(min(statistics.distinct, self.tables[index].rows), 1.0)
-        if statistics.low is None or statistics.high is None or low > high:
-            return 1.0, distinct
-        overlap = (high - low + 1.0) / (statistics.high - statistics.low + 1.0)
-        filtered, values = self._selectivities[index], self.tables[index].sample.get(column.name, ())
-        inside = filtered.between(values, low, high) / filtered.fraction if values else 1.0
-        return max(min(overlap * inside, 1.0), 1e-9), max(distinct * overlap, 1.0)
+    def _distinct(self, column: Column, bounds: Bounds | None) -> float:
+        """The distinct values of a column within bounds."""
+        rows = self.tables[self.graph.bit[column.relation].bit_length() - 1].rows
+        part = self._ranges.overlap(column, bounds) if bounds is not None else 1.0
+        return max(min(self._statistics(column).distinct, rows) * part, 1.0)
 
     def _statistics(self, column: Column) -> ColumnStatistics:
         return self.tables[self.graph.bit[column.relation].bit_length() - 1].column(column.name)
