@@ -168,14 +168,14 @@ def result_statistics(
     if rows is None or block.graph is None:
         read = [tables.get(name, UNKNOWN).rows for name in block.outer_sources]
         count = max(sum(read) if block.is_union else max(read, default=UNKNOWN.rows), 1.0)
-        columns = _of_union([tables.get(name, UNKNOWN) for name in block.outer_sources], count) if block.is_union else {}
+        columns = (
+            _of_union([tables.get(name, UNKNOWN) for name in block.outer_sources], count) if block.is_union else {}
+        )
         return TableStatistics(count, count * 8.0 * len(block.outputs), columns)
     core = rows.rows(block.graph.all_relations)
     groups = core
     if block.keys is not None:
-        groups = 1.0
-        for key in block.keys:
-            groups = min(groups * _distinct(rows, key, core), core)
+        groups = _groups(rows, block.keys, core)
     count = max(groups * (HAVING if block.outer_sources else 1.0), 1.0)
     columns = {
         output.name: ColumnStatistics(
@@ -185,6 +185,19 @@ def result_statistics(
         if output.column is not None
     }
     return TableStatistics(count, count * 8.0 * len(block.outputs), columns)
+
+
+def _groups(rows: Cardinalities, keys: Sequence[Column], core: float) -> float:
+    """The groups of a core's rows: of each relation at most as many combinations of its keys as it has rows."""
+    of_relation: dict[str, float] = {}
+    for key in keys:
+        bit = rows.graph.bit[key.relation]
+        joined = rows.rows(bit) * rows.prior.joined_part(bit.bit_length() - 1)
+        of_relation[key.relation] = min(of_relation.get(key.relation, 1.0) * _distinct(rows, key, core), joined)
+    groups = 1.0
+    for combinations in of_relation.values():
+        groups = min(groups * max(combinations, 1.0), core)
+    return groups
 
 
 def _of_union(parts: Sequence[TableStatistics], rows: float) -> dict[str, ColumnStatistics]:
@@ -200,7 +213,7 @@ def _of_union(parts: Sequence[TableStatistics], rows: float) -> dict[str, Column
 def _distinct(rows: Cardinalities, column: Column, limit: float) -> float:
     index = rows.graph.bit[column.relation].bit_length() - 1
     leaf = rows.rows(1 << index)
-    return max(min(rows.base(index).column(column.name).distinct, leaf, limit), 1.0)
+    return max(min(rows.prior.distinct(column), leaf, limit), 1.0)
 
 
 def _width(rows: Cardinalities, column: Column) -> float:

@@ -5,7 +5,7 @@ what a filter selects of it (a month) is taken to be days that the facts have. R
 that is joined to the sales of a year by way of two calendars and the week is that of this year.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import expm1, inf, log, nan
 
@@ -105,7 +105,7 @@ class KeyRanges:
                 narrowed.append(place)
         return sorted(narrowed)
 
-    def _touched(self, places: Sequence[int] | dict[int, object]) -> RelationSet:
+    def _touched(self, places: Iterable[int]) -> RelationSet:
         found = 0
         for place in places:
             found |= self._graph.class_sets[place]
@@ -161,9 +161,7 @@ class KeyRanges:
             inside = inside & (values >= low) & (values <= high)
         return inside
 
-    def _within(
-        self, relations: RelationSet, bounds: dict[int, Bounds]
-    ) -> tuple[dict[int, float], dict[int, Mask]]:
+    def _within(self, relations: RelationSet, bounds: dict[int, Bounds]) -> tuple[dict[int, float], dict[int, Mask]]:
         keys: dict[int, list[tuple[int, Column]]] = {}
         for place in bounds:
             for index, column in self._ranged[place]:
@@ -176,7 +174,7 @@ class KeyRanges:
     def _fraction(self, bounds: dict[int, Bounds], index: int, keys: Sequence[tuple[int, Column]]) -> float:
         """The part of a relation's filtered rows within the ranges of its keys.
 
-        Filters that no row of the sample passes are taken to select rows that have partners: users ask for what there is.
+        Filters that no sampled row passes are taken to select rows that have partners: users ask for what there is.
         """
         passing = self._passing[index]
         among = np.count_nonzero(passing) if passing is not None else 0
@@ -188,7 +186,7 @@ class KeyRanges:
         both = self._inside(bounds, index, keys)
         found = max(float(np.count_nonzero(both)), 0.5) if both is not None else 0.5
         lift = (found / count) / (float(among) / len(passing))
-        return min(max(ranged * lift, 1e-9), 1.0)
+        return float(min(max(ranged * lift, 1e-9), 1.0))
 
     def _unfiltered(
         self, bounds: dict[int, Bounds], index: int, keys: Sequence[tuple[int, Column]]
@@ -204,9 +202,9 @@ class KeyRanges:
         if first is None or every is None:
             of_first, of_all = 0, 0
         else:
-            of_first, of_all = np.count_nonzero(first), np.count_nonzero(every)
+            of_first, of_all = int(np.count_nonzero(first)), int(np.count_nonzero(every))
         if of_first >= MIN_PASSING_ROWS:
-            return parts[0] * max(of_all, 0.5) / of_first, float(of_all)
+            return float(parts[0] * max(of_all, 0.5) / of_first), float(of_all)
         fraction, exponent = 1.0, 1.0
         for part in parts:
             fraction, exponent = fraction * part**exponent, exponent / 2.0
