@@ -10,7 +10,8 @@ YARN's applications add:
   block others. Opportunistic ones then take turns by weighted max-min over tenants (`low_priority`).
 - Leases that YARN does not place in time come back; their claim is tried again after `retry_s`, or when it is revised.
 - A pod that gave its cells back does not return while its gang runs; one that lost its node returns with it.
-- A gang whose eviction is no longer needed is spared, if all of its pods still run.
+- A gang whose eviction is no longer needed is spared, if all of its pods still have all their cells. What it gives back
+  within `retry_s` after that, it vacated for the eviction: its pods get these cells again, each as a whole.
 - A new configuration that downgrades gangs takes effect `notice_s` after their applications have been told.
 - Where another allocator decides inside a virtual cluster (`inside`), it is called with virtual cells (see `hosting`).
 """
@@ -79,7 +80,7 @@ from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.pools.lease import refusal
 from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.model.causes import Cause, CellsReconfigured, Evicted, QuotaReduced
+from yarn_plugin.model.causes import Cause, CellsReconfigured, Evicted, LeaseDropped, QuotaReduced
 from yarn_plugin.model.journaled import Mutable, Tagged
 from yarn_plugin.model.share import Claim, LeaseClass
 from yarn_plugin.validation import one_of
@@ -429,17 +430,27 @@ class _Deciding:
             name = self._placed.by_key.get(each.key)
             if name is None:
                 self._free_orphan(each)
-            if name is None or not each.is_over:
+                continue
+            if not each.is_over:
+                if self._was_spared(self._placed[name]):
+                    self._drop.append(Drop(each.key, LeaseDropped("some of its cells were vacated for an eviction")))
                 continue
             placed = self._placed[name]
             slot = placed.keys.index(each.key)
-            if not (is_broken or is_unplaced or placed.is_evicted):
+            is_late = self._was_spared(placed)
+            if not (is_broken or is_unplaced or is_late or placed.is_evicted):
                 placed = replace(placed, given_back=placed.given_back | {slot})
             self._placed[name] = placed
             self._end_pod(name, slot)
-            ended_itself = name not in self._placed and not placed.is_evicted and not is_broken
+            ended_itself = name not in self._placed and not (placed.is_evicted or is_broken or is_late)
             if placed.claim in self._seen.claims and (is_unplaced or ended_itself):
                 self._rest(name)
+
+    def _was_spared(self, placed: Placed) -> bool:
+        """Whether its eviction was cancelled so lately that it may not have heard of it."""
+        if placed.is_evicted or placed.spared_at is None:
+            return False
+        return self._seen.at <= placed.spared_at + self._settings.retry_s
 
     def _end_pod(self, name: str, slot: int) -> None:
         """A pod has no lease any more; with the last one, its gang is over."""
@@ -824,17 +835,25 @@ class _Deciding:
         """Keep the leases of gangs whose cells nobody waits for any more."""
         for name in self._placed.in_order(self._placed.evicted):
             placed, gang = self._placed[name], self.cluster.gangs.get(name)
-            if gang is None or not all(placed.keys):
+            if gang is None or not self._has_all_cells(placed, gang):
                 continue
             if any(leaf.reserver is not None for leaf in gang.placement.leaves()):
                 continue
             self.cluster.undo.set(gang, "stage", Stage.ALLOCATED)
-            self._placed[name] = replace(placed, is_evicted=False)
+            self._placed[name] = replace(placed, is_evicted=False, spared_at=self._seen.at)
             keys = {key for key in placed.keys if key}
             self._drop = [drop for drop in self._drop if drop.key not in keys]
             self._keep += [
                 Keep(key, None) for key in sorted(keys) if key in self._seen.leases and self._seen.leases[key].leaving
             ]
+
+    def _has_all_cells(self, placed: Placed, gang: Gang) -> bool:
+        """Whether no pod has vacated any of its cells."""
+        leases = (self._seen.leases.get(key) if key else None for key in placed.keys)
+        return all(
+            lease is not None and len(lease.holdings) == len(leaves)
+            for lease, leaves in zip(leases, gang.placement.physical, strict=True)
+        )
 
     def _take_turns(self, requests: Mapping[str, Request], waiting: Mapping[str, Claim]) -> None:
         overtaken = {turn.gang: turn.overtaken for turn in self._turns}

@@ -11,13 +11,15 @@ from yarn_plugin.model.share import LeaseClass
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A gang with leases. `keys`: of its pods' leases, by slot; None: that pod has none any more. `kind`: the class of
-    its leases, as the ledger knows it. `given_back`: slots whose pods have ended by themselves."""
+    its leases, as the ledger knows it. `given_back`: slots whose pods have ended by themselves. `spared_at`: when its
+    eviction was last cancelled."""
 
     claim: ClaimKey
     keys: tuple[str | None, ...]
     kind: LeaseClass
     is_evicted: bool = False
     given_back: frozenset[int] = frozenset()
+    spared_at: float | None = None
 
 
 class PlacedGangs(MutableMapping[str, Placed]):
