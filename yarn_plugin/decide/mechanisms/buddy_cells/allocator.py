@@ -299,9 +299,8 @@ class Allocator:
             return
         held = [pair for pair in gang.placement.pairs() if pair[0].reserver is None]
         cluster.vacate(held, gang.priority)
-        cluster.undo.set(gang, "placement", Placement(gang.placement.physical))
         cluster.undo.set(gang, "downgraded", True)
-        cluster.touch(gang)
+        cluster.move(gang, Placement(gang.placement.physical))
         cluster.occupy([(leaf, None) for leaf, _ in held], OPPORTUNISTIC)
 
     def _allocate(self, request: Request, placement: Placement) -> Gang:
