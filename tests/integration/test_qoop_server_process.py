@@ -75,7 +75,7 @@ def test_a_statement_that_runs_ends_before_the_server_does(tmp_path):
 
 def test_spark_ends_with_a_server_that_is_killed(tmp_path):
     with local(tmp_path) as (process, port, _), Client(port) as client:
-        client.execute(client.open(), "SELECT count(*) FROM range(1000000000000) WHERE rand() > 2")
+        client.execute(client.open(), "SELECT count(*) FROM range(1000000000000) WHERE rand() > 0.5")
         process.kill()
 
 

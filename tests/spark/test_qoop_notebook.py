@@ -28,7 +28,8 @@ SELECT i_category, count(*) AS n FROM store_sales a JOIN store_sales b ON a.ss_i
 JOIN item ON a.ss_item_sk = i_item_sk JOIN store ON a.ss_store_sk = s_store_sk GROUP BY 1
 """
 
-ENDLESS = "%%qoop\nSELECT count(*) FROM range(10000000000000) WHERE rand() > 2"
+ENDLESS = "%%qoop\nSELECT count(*) FROM range(10000000000000) WHERE rand() > 0.5"
+"""Not `rand() > 2`, which Spark knows to be false: such a query ends at once."""
 
 AFTER = """
 print(spark.sql('SELECT 40 + 2').collect()[0][0], len(spark.sparkContext.statusTracker().getActiveJobsIds()))
