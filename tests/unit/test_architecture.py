@@ -139,6 +139,7 @@ KNOWS_SPARK = (
     "qoop.scripts.printed",
     "qoop.scripts.runner",
     "qoop.scripts.shell",
+    "qoop.server.pools",
     "qoop.server.spark",
     "qoop.server.start",
 )
