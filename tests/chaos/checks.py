@@ -199,6 +199,8 @@ class Ledger:
                         self.revoked_at.setdefault((lease, cell), world.now)
                 case LeaseEnded():
                     self._check_ended(before, was, message, decided)
+            if isinstance(getattr(message, "cause", None), NotPlaced) and not isinstance(decided.event, Configured):
+                self._check_unplaced(message, was, lease_state(state), decided.event)
         for command in decided.commands:
             match command:
                 case RecordRound(_, cause) if cause.error is None:
@@ -313,6 +315,23 @@ class Ledger:
                 if isinstance(cause, NotPlaced):
                     is_new = one.since >= self.listed_at.get(message.app, 0.0) - SLACK_S
                 require(is_over or is_new, f"{cell} is taken from {one.id} before its time ({type(cause).__name__})")
+
+    def _check_unplaced(self, message, was, held, event):
+        """What YARN did not place is known from a list that was asked for, and no more than that is taken back."""
+        is_listed = isinstance(event, ContainersListed) and event.app == message.app
+        require(is_listed, f"{message.lease} is taken back as unplaced, and was not listed again")
+        machine = message.cause.node
+        on = sum(one.resources[GPU] for one in event.containers if one.node.partition(":")[0] == machine)
+        before, after = (
+            sum(
+                gpu.partition("/")[0] == machine
+                for one in state.leases.values()
+                if one.lease.app == message.app and one.started_at is not None
+                for gpu in one.staying
+            )
+            for state in (was, held)
+        )
+        require(after >= min(before, on), f"more of {message.lease} is taken back than is not in use")
 
     def _check_signal(self, command, decided, was):
         """Nobody's containers are ended within the leases that it had when they were listed."""
