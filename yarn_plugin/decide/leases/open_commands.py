@@ -37,15 +37,17 @@ class OpenQuestions:
         """When the first one is to be answered; None: there is none."""
         return min(self._due, default=None)
 
-    def has(self, app: str) -> bool:
-        """Whether an application is asked something."""
-        return app in self._of
+    def answered(self, app: str, message: object, rules: int) -> list[str]:
+        """Those that a message of an application answers; by rules 2, all to it."""
+        return [id for id in self._of.get(app, ()) if rules < 3 or _is_answer(message, self.asked[id].command)]
 
-    def close(self, app: str) -> Mapping[str, Question]:
-        """The questions without those to an application that has just answered."""
+    def close(self, answered: Iterable[str]) -> Mapping[str, Question]:
+        """The questions without those that were just answered."""
         asked = dict(self.asked)
-        for id in self._of.pop(app, ()):
-            due = answer_by(asked.pop(id))
+        for id in answered:
+            one = asked.pop(id)
+            self._of[one.command.app].remove(id)
+            due = answer_by(one)
             self._due[due] -= 1
             if not self._due[due]:
                 del self._due[due]
@@ -85,11 +87,6 @@ def revoke_again(leases: Iterable[Entry], at: float, grace_s: float) -> Changes:
             commands.append(command)
             changed[entry.key] = replace(entry, leased=replace(entry.leased, by=command.by), revoke=command)
     return Changes(changed, tuple(commands))
-
-
-def answered(asked: Mapping[str, Question], app: str, message: object) -> list[str]:
-    """The questions that a message of an application answers."""
-    return [id for id, one in asked.items() if one.command.app == app and _is_answer(message, one.command)]
 
 
 def _is_answer(message: object, command: Ask | Offer) -> bool:

@@ -28,8 +28,9 @@ class LedgerSettings(PoolNodes):
     `gpu_memory_mb`: of each GPU, where GPUs may be shared; None: they may not.
 
     `rules`: by which it decides, so that journals of earlier versions replay as they were written. 2, of earlier
-    versions: all that YARN lists no containers for comes back at once. 3: where some run on the node, it is revoked;
-    an auction counts as service what an application held until the call in which it lost it.
+    versions: all that YARN lists no containers for comes back at once; any message of an application answers all that
+    it is asked. 3: where some run on the node, it is revoked; a question waits for its own answer; an auction counts as
+    service what an application held until the call in which it lost it.
 
     Which cells: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).

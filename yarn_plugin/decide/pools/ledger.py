@@ -82,13 +82,13 @@ class _Known:
     due: float | None
     questions: OpenQuestions
 
-    def is_all_but(self, what: FromApp, ledger: Ledger, view: View, at: float) -> bool:
+    def is_all_but(self, ledger: Ledger, view: View, at: float) -> bool:
         """Whether nothing has changed since and nothing is due, but that an application answers a question.
 
         The rest of a call would find nothing to do, and takes time proportional to the applications: a round of
         questions would take the square of that.
         """
-        if isinstance(what.message, Release) or ledger is not self.ledger or not self.questions.has(what.app):
+        if ledger is not self.ledger:
             return False
         dues = [due for due in (self.due, self.questions.due()) if due is not None]
         return all(at < due for due in dues) and view.is_like(self.view)
@@ -127,11 +127,12 @@ class LedgerController:
             else cells_of_pool(view.topology, self._settings)
         )
         call = _Call(self._pool, self._settings, self._allocator, state, view, at, cells, known)
-        if known is not None and isinstance(what, FromApp) and known.is_all_but(what, state.ledger, view, at):
-            is_over = call.take_answer(what.app, what.message)
+        answered = call.answered(what)
+        if known is not None and isinstance(what, FromApp) and answered and known.is_all_but(state.ledger, view, at):
+            is_over = call.take_answer(what, answered)
         else:
             call.look()
-            call.take(what)
+            call.take(what, answered)
             is_over = False
         if not is_over:
             call.let_allocator_decide()
@@ -250,8 +251,8 @@ class _Call:
 
     # What comes in.
 
-    def take(self, what: Input) -> None:
-        """Take one input, and all that its time brings."""
+    def take(self, what: Input, answered: list[str]) -> None:
+        """Take one input, and all that its time brings. `answered`: the questions that it answers."""
         listed = None
         match what:
             case inputs.Restarted():
@@ -265,7 +266,7 @@ class _Call:
                 leases, occupancy, grace_s = self.book.leases, self.book.occupancy, self._settings.grace_s
                 self.book.apply(handover.release(leases, occupancy, self._in_use, app, release, self._at, grace_s))
             case FromApp(app, message) if any(key[0] == app for key in self._claims):
-                self._close_questions(open_commands.answered(self._ledger.asked, app, message))
+                self._close_questions(answered)
                 self.book.happened.append(happenings.Answer(app, message))
             case Outcome(_, "done", ContainersListed() as found):
                 listed = found.app
@@ -278,13 +279,20 @@ class _Call:
         self._start()
         self.book.apply(ends.expire(self.book.leases, self.book.occupancy, self._at, self._settings))
 
-    def take_answer(self, app: str, message: object) -> bool:
-        """Take the answer to a question, where nothing else has changed. Whether the allocator plans nothing, so that
+    def answered(self, what: Input) -> list[str]:
+        """The questions that an input answers."""
+        if not isinstance(what, FromApp) or isinstance(what.message, Release):
+            return []
+        return self._questions().answered(what.app, what.message, self._settings.rules)
+
+    def take_answer(self, what: FromApp, answered: list[str]) -> bool:
+        """Take the answer to questions, where nothing else has changed. Whether the allocator plans nothing, so that
         nothing else is to be done."""
         assert self._known is not None
         self._claims = self._known.claims
-        self._ledger = replace(self._ledger, asked=self._known.questions.close(app))
-        self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), happenings.Answer(app, message))
+        self._ledger = replace(self._ledger, asked=self._known.questions.close(answered))
+        answer = happenings.Answer(what.app, what.message)
+        self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), answer)
         if plan == NOTHING:
             return True
         self._carry_out(plan)
