@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from yarn_plugin.errors import describe
-from yarn_plugin.journal.codec import Codec
+from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.journal.execution import Command, Decided, Event, Execution, FailedTimer, State, StateMachine
 from yarn_plugin.journal.records import JournalError, Record
 from yarn_plugin.journal.upgrade import SAME_DECISIONS_SINCE, upgrade, version_of
@@ -157,7 +157,15 @@ class Replay(Execution[State, Event, Command]):
         """Whether the last decision equals the one in a record."""
         if "digest" in record:
             return bool(record["digest"] == digest(self.last_commands))
-        return bool(json.loads(self.last_commands) == record["commands"])
+        now, then = json.loads(self.last_commands), record["commands"]
+        return bool(now == then or now == self._with_later_fields(then))
+
+    def _with_later_fields(self, commands: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+        """Recorded commands as they are written now: with the fields that they have had since, by their defaults."""
+        try:
+            return [self.codec.write(self.codec.read(command)) for command in commands]
+        except UnknownRecordError:
+            return None
 
 
 def _whole(record: Record, field: str) -> int:
