@@ -103,29 +103,38 @@ def test_a_failed_check_fails_the_operation(channels, enforcers):
         enforcers().call(REDUCE, Different(channels, [0.0]))[0].wait()
 
 
+class Unchecked(SleepingJob):
+    """The comparison with the other processes ends when the test says so."""
+
+    def check(self, fingerprint, done):
+        self.checked = done
+
+
+class Broken(SleepingJob):
+    def begin(self, number, motif, done):
+        done(RuntimeError("reset"))
+
+
 @pytest.mark.parametrize(
     ("told", "says"),
     [(DifferentOperationsError("different"), "different"), (RuntimeError("closed"), "reset"), (None, "reset")],
 )
 def test_a_broken_connection_does_not_hide_that_the_operations_differ(channels, enforcers, told, says):
     """Who finds a difference out breaks its connections, which the others notice before their own checks have ended."""
-    checks = []
-
-    class Unchecked(SleepingJob):
-        def check(self, fingerprint, done):
-            checks.append(done)
-
-    class Breaking(SleepingJob):
-        def begin(self, number, motif, done):
-            done(RuntimeError("reset"))
-
-    enforcer = enforcers()
-    other, broken = (enforcer.call(REDUCE, job(channels, [0.0]))[0] for job in (Unchecked, Breaking))
-    assert not broken.ended
-    checks[0](told)
-    for completion in (broken, other):
+    enforcer, unchecked = enforcers(), Unchecked(channels, [0.0])
+    ends = [enforcer.call(REDUCE, job)[0] for job in (unchecked, Broken(channels, [0.0]))]
+    assert not ends[1].ended
+    unchecked.checked(told)
+    for end in ends:
         with pytest.raises(CommunicationError, match=says):
-            completion.wait()
+            end.wait()
+
+
+def test_a_broken_connection_is_told_in_time_if_no_check_ends(channels, enforcers):
+    enforcer = enforcers(timeout_s=0.2)
+    enforcer.call(REDUCE, Unchecked(channels, [0.0]))
+    with pytest.raises(CommunicationError, match="reset"):
+        enforcer.call(REDUCE, Broken(channels, [0.0]))[0].wait()
 
 
 def test_the_fingerprint_is_of_version_iteration_place_and_operation(channels, enforcers):

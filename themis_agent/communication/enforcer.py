@@ -137,6 +137,7 @@ class Enforcer:
         self._running: dict[tuple[int, int], _Running] = {}
         self._free_at = [0.0] * channels
         self._in_flight = self._unchecked = 0
+        # What a motif has failed with, while checks that have not ended may still tell why.
         self._failing: BaseException | None = None
         self._issued: dict[Key, float] = {}
         self._held_since: float | None = None
