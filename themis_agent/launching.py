@@ -12,9 +12,6 @@ from themis_agent.local.folder import Folder
 from themis_agent.trial.wire import CheckpointSpec, LaunchSpec
 from yarn_plugin.api.jobs import GpuPart
 
-LAUNCHER, HOST = "themis_agent.trial.launcher", "themis_agent.trial.host"
-"""The modules that a launcher runs, and the host of those that share a GPU."""
-
 
 @dataclass(frozen=True)
 class Site:

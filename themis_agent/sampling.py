@@ -15,9 +15,9 @@ from themis_agent import samplers
 from themis_agent.agent.commands import SampleTrial
 from themis_agent.agent.events import Sampled
 from themis_agent.agent.state import State
-from themis_agent.app_file import (
+from themis_agent.app_file import AppFile
+from themis_agent.dimensions import (
     AnyDimension,
-    AppFile,
     CategoricalDimension,
     FloatDimension,
     IntDimension,
@@ -70,8 +70,8 @@ def variant(app: AppFile, number: int, parent: Parameters) -> Parameters:
     seed = (app.seed * 1_000_003 + number) % 2**32
     draws, kept = random.Random(seed), Parameters()
     for name, value in parent.items():
-        if draws.random() >= app.population.resample:
-            kept[name] = _perturbed(app.space[name], value, app.population.perturbation ** draws.choice((-1, 1)))
+        if draws.random() >= app.variants.resample:
+            kept[name] = _perturbed(app.space[name], value, app.variants.perturbation ** draws.choice((-1, 1)))
     study = optuna.create_study(sampler=samplers.make("random", {}, seed))
     study.enqueue_trial(kept)
     return suggested(study.ask(), app.space)

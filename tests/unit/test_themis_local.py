@@ -23,11 +23,11 @@ from themis_agent.agent.settings import Settings
 from themis_agent.agent.tags import TAGS
 from themis_agent.app_file import read
 from themis_agent.cli import cli
-from themis_agent.launching import LAUNCHER
 from themis_agent.live import MACHINE, recorded
 from themis_agent.local import driver, replacing
 from themis_agent.local.folder import Folder
 from themis_agent.local.progress import Changes
+from themis_agent.trial.wire import LAUNCHER
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.records import read_records

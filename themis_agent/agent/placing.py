@@ -7,7 +7,7 @@ from itertools import groupby
 from themis_agent.agent import parents, sharing, speeds
 from themis_agent.agent.commands import Command, Place, SampleTrial, StartTrial
 from themis_agent.agent.events import Gpu
-from themis_agent.agent.move_time import move_s
+from themis_agent.agent.move_time import saves_time
 from themis_agent.agent.state import Attempt, Reason, Sample, State, TrialState, by_slot, machines_of
 from themis_agent.division import divide
 from yarn_plugin.model.gpus import Gpus, Job, total
@@ -66,18 +66,11 @@ def _moved(state: State, jobs: Mapping[str, Job], at: float) -> State:
     for trial, attempt in running:
         here, there = by_slot(attempt.cells, held), division.get(trial.id, ())
         makes_room = free < min(waiting, default=0) and 0 < total(there) < total(here)
-        if makes_room or _is_faster(jobs[trial.id], here, there, free, move_s(state)):
+        # More GPUs, of which enough are free.
+        is_enlarged = 0 < total(there) - total(here) <= free
+        if makes_room or (is_enlarged and saves_time(state, jobs[trial.id], total(here), total(there))):
             state = stopped(state, trial, "moved", at, at + state.settings.grace_s)
     return state
-
-
-def _is_faster(job: Job, here: Gpus, there: Gpus, free: int, cost_s: float) -> bool:
-    """Whether more GPUs, of which enough are free, would save a trial more time than moving it costs."""
-    added = total(there) - total(here)
-    if not 0 < added <= free:
-        return False
-    left_s = job.iterations_left * job.iteration_s
-    return left_s / total(here) - left_s / total(there) > cost_s
 
 
 def _started(state: State, jobs: Mapping[str, Job], at: float) -> tuple[State, list[Command]]:
@@ -132,10 +125,10 @@ def _begun(
     commands: list[Command],
     sample: Sample | None = None,
 ) -> tuple[State, list[Command]]:
-    assert trial.parameters is not None
     places, epoch = _places(gpus), trial.epoch + 1
     if trial.parent and not trial.has_begun:
         trial = replace(trial, checkpoint=state.trials[trial.parent].checkpoint)
+    assert trial.parameters is not None
     attempt = Attempt(epoch, places, at, first_step=trial.checkpoint or 0.0, sample=sample)
     state = sharing.together(state, replace(trial, epoch=epoch, attempt=attempt))
     return state, [*commands, StartTrial(trial.id, epoch, places, trial.parameters, trial.parent)]

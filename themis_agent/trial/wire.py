@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from themis_agent.trial.reading.numbering import MAX_STEPS, Steps
 
+LAUNCHER, HOST = "themis_agent.trial.launcher", "themis_agent.trial.host"
+"""The modules that run a `LaunchSpec`, and a `HostSpec`."""
+
 Epoch = Annotated[int, Field(ge=1)]
 """Counts the starts of a trial: each start has a larger epoch than all before."""
 

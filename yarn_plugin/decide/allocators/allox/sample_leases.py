@@ -55,6 +55,7 @@ class SampleLeases:
     def abandon(
         self, state: AlloxState, seen: Seen, lease: str
     ) -> tuple[AlloxState, tuple[Wake, ...], tuple[Drop, ...]]:
+        """Give up a sample that has run for too long; one that has not is looked at again later."""
         sample = state.samples.open.get(lease)
         if sample is None:
             return state, (), ()
