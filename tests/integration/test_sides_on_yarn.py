@@ -76,11 +76,11 @@ def test_trials_run_on_both_sides_and_the_better_one_goes_on_on_the_gpu(lab, tmp
 
 @pytest.mark.parametrize("lab", [{"sample_share": 1.0}], indirect=True)
 def test_a_side_of_unknown_speed_is_sampled_and_the_steps_of_samples_count(lab, tmp_path):
-    one_trial = {"algorithm": "plain", "trials": 1, "enqueue": [{"rate": 0.2}], "max_steps": 30}
+    one_trial = {"algorithm": "plain", "trials": 1, "enqueue": [{"rate": 0.2}], "max_steps": 40}
     command = f"python {TRAIN} --rate={{rate}} --executed={tmp_path / 'executed'}"
     unknown = {
-        "gpu": {"command": f"{command} --step-s=0.05"},
-        "cpu": {"command": f"{command} --step-s=0.2", "vcores": 2},
+        "gpu": {"command": f"{command} --step-s=0.3"},
+        "cpu": {"command": f"{command} --step-s=0.6", "vcores": 2},
     }
     submitted = Submitted(lab, tmp_path / "search", searched(tmp_path / "executed", **one_trial, **unknown))
     report = submitted.until_ended()
@@ -88,5 +88,5 @@ def test_a_side_of_unknown_speed_is_sampled_and_the_steps_of_samples_count(lab, 
     assert sides(submitted)[GPU_TRIAL][-1] == "gpu"
     (trial,) = submitted.state().trials.values()
     assert [one.is_slot for one in trial.measured].count(False) == 2
-    assert submitted.steps() == {0.2: list(range(1, 31))}
+    assert submitted.steps() == {0.2: list(range(1, 41))}
     check_progress(submitted)

@@ -12,6 +12,7 @@ from yarn_plugin.decide.mechanisms.packing import (
     Limits,
     PackingProblem,
     collision,
+    groups,
     pack,
     place_easygoing_first,
     place_greedily,
@@ -20,6 +21,7 @@ from yarn_plugin.decide.mechanisms.packing import (
 )
 from yarn_plugin.decide.mechanisms.packing import patterns as by_patterns
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.simulation.shared_queues import drawn_jobs, drawn_slowdowns, sociable
 
 USUAL, ALL = range(300), range(300, 2300)
 SEEDS = [*USUAL, *[pytest.param(seed, marks=pytest.mark.matrix) for seed in ALL]]
@@ -200,3 +202,18 @@ def test_without_scipy_the_better_algorithm_is_taken(monkeypatch):
     monkeypatch.setattr(by_patterns, "is_installed", lambda: False)
     problem = random_problem(random.Random(5), jobs=8, workers=5)
     assert len(pack(problem).gpus) == min(len(place_greedily(problem)), len(place_easygoing_first(problem)))
+
+
+def test_a_queue_with_too_many_patterns_is_packed_in_groups():
+    draw = random.Random(1)
+    slowdowns = drawn_slowdowns(draw, 0.5)
+    problem = PackingProblem(drawn_jobs(draw, 50, sociable(slowdowns, 13)), slowdowns)
+    assert by_patterns.least_gpus(problem, 0.1)[0] is None
+    packed = groups.pack_in_groups(problem, 6.0)
+    assert violations(problem, packed) == []
+    assert sorted(job for gpu in packed for job in gpu) == [
+        number for number, job in enumerate(problem.jobs) for _ in range(job.workers)
+    ]
+    assert len(packed) < min(len(place_greedily(problem)), len(place_easygoing_first(problem)))
+    few = replace(problem, jobs=problem.jobs[:20])
+    assert groups.pack_in_groups(few, 1.0) is None

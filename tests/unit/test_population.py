@@ -1,13 +1,11 @@
 """Population-based training: who gives way to whom, and how the agent makes a variant of a trial."""
 
-import pytest
-
 from tests.agent_world import FIRST, SECOND, Search
 from themis_agent import sampling
 from themis_agent.agent import events
 from themis_agent.agent.commands import SampleTrial, StartTrial, StopTrial
 from themis_agent.agent.settings import Settings
-from themis_agent.app_file import FileError, read
+from themis_agent.app_file import read
 from themis_agent.search import Decision, Failed, Report, Trial, generations, population, replaced_of
 from themis_agent.trial.checkpoints import Checkpoints
 from themis_agent.trial.store import FileStore
@@ -152,23 +150,6 @@ def test_a_variant_has_the_parameters_whose_conditions_hold():
     for number in range(40):
         found = sampling.variant(app, number, PARENT)
         assert ("decay" in found) == (found["kind"] == "a")
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"trials": 1}, "trials 1: must be at least 2"),
-        ({"trials": None}, "trials: required by the algorithm population"),
-        ({"algorithm": "asha"}, "population: only with the algorithm population, not with asha"),
-        ({"population": {"quantile": 0.6}}, "population.quantile 0.6"),
-        ({"population": {"ready_steps": 0}}, "population.ready_steps 0"),
-        ({"population": {"perturbation": 1}}, "population.perturbation 1"),
-    ],
-)
-def test_wrong_fields_are_named(fields, said):
-    given = {name: value for name, value in {**APP, **fields}.items() if value is not None}
-    with pytest.raises(FileError, match=said):
-        read(given, "app")
 
 
 def test_a_plan_has_a_rung_for_each_generation():

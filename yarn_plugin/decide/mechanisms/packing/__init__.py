@@ -3,7 +3,7 @@
 Pure but for the time limit of the integer program, so it belongs in the solver's worker process.
 """
 
-from yarn_plugin.decide.mechanisms.packing import patterns
+from yarn_plugin.decide.mechanisms.packing import groups, patterns
 from yarn_plugin.decide.mechanisms.packing.adjustment import Move, adjust
 from yarn_plugin.decide.mechanisms.packing.placement import place_beside, place_easygoing_first, place_greedily
 from yarn_plugin.decide.mechanisms.packing.problem import Job, Limits, Packing, PackingProblem, Slowdowns, collision
@@ -27,6 +27,8 @@ def pack(problem: PackingProblem, time_limit_s: float = TIME_LIMIT_S) -> Packing
     bound = patterns.least_by_sums(problem)
     if patterns.is_installed():
         best, bound = patterns.least_gpus(problem, time_limit_s)
+        if best is None:
+            best = groups.pack_in_groups(problem, time_limit_s)
         if best is not None and not violations(problem, best):
             found.append(best)
     return Packing(min(found, key=len), bound)

@@ -25,7 +25,9 @@ def is_installed() -> bool:
     return True
 
 
-def least_gpus(problem: PackingProblem, time_limit_s: float) -> tuple[Placed | None, int]:
+def least_gpus(
+    problem: PackingProblem, time_limit_s: float, max_patterns: int = MAX_PATTERNS
+) -> tuple[Placed | None, int]:
     """The best packing found, if any, and a number of GPUs below which none exists."""
     import numpy as np
     from scipy.optimize import Bounds, LinearConstraint, milp
@@ -35,7 +37,7 @@ def least_gpus(problem: PackingProblem, time_limit_s: float) -> tuple[Placed | N
     patterns: list[tuple[int, ...]] = []
     for pattern in _patterns(problem):
         patterns.append(pattern)
-        if len(patterns) > MAX_PATTERNS:
+        if len(patterns) > max_patterns:
             return None, least_by_sums(problem)
     # Slowdowns differ by at most the limit of interference: then balance forbids nothing.
     is_balanced = limits.balance >= limits.interference
