@@ -166,11 +166,10 @@ def result_statistics(
 ) -> TableStatistics:
     """Estimate the statistics of a block's result from those of its inputs."""
     if rows is None or block.graph is None:
-        read = [tables.get(name, UNKNOWN).rows for name in block.outer_sources]
+        parts = [tables.get(name, UNKNOWN) for name in block.outer_sources]
+        read = [part.rows for part in parts]
         count = max(sum(read) if block.is_union else max(read, default=UNKNOWN.rows), 1.0)
-        columns = (
-            _of_union([tables.get(name, UNKNOWN) for name in block.outer_sources], count) if block.is_union else {}
-        )
+        columns = _of_union(parts, count) if block.is_union else {}
         return TableStatistics(count, count * 8.0 * len(block.outputs), columns)
     core = rows.rows(block.graph.all_relations)
     groups = core

@@ -12,7 +12,7 @@ from qoop.estimate.statistics import TableStatistics, Value
 from qoop.plans.graph import JoinGraph
 from qoop.plans.predicate import Column, CompareColumns, Predicate
 
-ACROSS_OPAQUE, ACROSS_RANGE = 0.3, 1 / 3
+ACROSS_OPAQUE, ACROSS_RANGE, ACROSS_DIFFERENT = 0.3, 1 / 3, 0.9
 
 LEAST = 1e-3
 """Samples that show fewer pairs do not show that there are none: columns may be related."""
@@ -46,9 +46,7 @@ class Comparisons:
                 found = self._of_samples(left, op, right, offset, inside or {})
                 if found is not None:
                     return found
-                if op == "<>":
-                    return max(1.0 - 1.0 / max(self.distinct_of_equal((left, right))), 0.5)
-                return ACROSS_RANGE
+                return ACROSS_DIFFERENT if op == "<>" else ACROSS_RANGE
         return 0.01 if predicate.is_equijoin else ACROSS_OPAQUE
 
     def distinct_of_equal(self, columns: Sequence[Column]) -> list[float]:
@@ -68,7 +66,7 @@ class Comparisons:
     ) -> float | None:
         """The part of the pairs of sampled rows; None if one has too few."""
         one, other = self._sampled(left, 0.0, inside), self._sampled(right, offset, inside)
-        if one is None or other is None or one.dtype.kind != other.dtype.kind:
+        if one is None or other is None:
             return None
         ordered = np.sort(other)
         below, upto = (np.searchsorted(ordered, one, side).mean() / len(other) for side in ("left", "right"))
@@ -108,7 +106,7 @@ def comparable(values: Sequence[Value], offset: float = 0.0) -> Values | None:
     """Values as numbers, plus `offset`: dates and times as days; NULL is NaN. None if they are texts."""
     try:
         return np.asarray([np.nan if one is None else _number(one) for one in values]) + offset
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -195,9 +195,8 @@ class Prior:
         for pair in pairs:
             new = [index for index in pair.equalities if not _are_linked(linked.get(index, []), pair.relations)]
             if len(new) > 1:
-                total += (
-                    pair.excess if len(new) == len(pair.equalities) else max(self._excess(pair.relations, new), 0.0)
-                )
+                is_whole = len(new) == len(pair.equalities)
+                total += pair.excess if is_whole else max(self._excess(pair.relations, new), 0.0)
             for index in new:
                 linked[index] = _linked(linked.get(index, []), pair.relations)
         return total
