@@ -7,7 +7,7 @@ import pytest
 from tests.integration.arbiter_process import ArbiterProcess
 from tests.integration.sleepers import eventually
 from tests.leased.intervals import overlaps
-from tests.leased.lab import Lab
+from tests.leased.lab import BID_S, Lab, ledger_pool
 from tests.toys.registry import TOYS
 from tests.toys.stage import check_agreement, check_leases, sent
 from yarn_plugin.decide.commands import RecordRound
@@ -16,41 +16,6 @@ from yarn_plugin.drive.replay import replay
 from yarn_plugin.model.causes import LeaseLapsed, LeaseLost
 
 pytestmark = pytest.mark.integration
-
-CONFIG = """
-[[pools]]
-name = "gpu"
-queue = "root.gpu"
-resources = ["memory-mb", "vcores", "yarn.io/gpu"]
-controller = "ledger"
-
-[pools.parameters]
-allocator = "{allocator}"
-grace_s = 5
-place_within_s = 60
-task_memory_mb = 1400
-nodes = ["{host}"]
-
-[pools.parameters.settings]
-{settings}
-
-[poll]
-metrics_s = 0.2
-apps_s = 1
-nodes_s = 2
-"""
-IN_TURN = "lease_s = {lease_s}"
-AUCTION = """
-f = 0
-payments = false
-lease_s = {lease_s}
-grid_s = 0
-round_window_s = 0.5
-estimate_s = 30
-bid_s = {bid_s}
-decide_s = {decide_s}
-"""
-# Of the four GPUs of the node, two are leased: it has memory for two tasks.
 
 
 class ToyArbiterProcess(ArbiterProcess):
@@ -63,8 +28,9 @@ class ToyArbiterProcess(ArbiterProcess):
 
 @pytest.fixture
 def lab(cluster, tmp_path):
-    config = CONFIG.format(host=cluster.nodes[0].host, allocator="toy-in-turn", settings=IN_TURN)
-    made = Lab(cluster, tmp_path, lease_s=6, config=config, process=ToyArbiterProcess)
+    # Of the four GPUs of the node, two are leased: it has memory for two tasks.
+    config = ledger_pool("toy-in-turn", {"lease_s": 6}, task_memory_mb=1400, nodes=[cluster.nodes[0].host])
+    made = Lab(cluster, tmp_path, config=config, process=ToyArbiterProcess)
     yield made
     made.close()
 
@@ -90,8 +56,11 @@ def test_two_gpus_pass_from_hand_to_hand_on_yarn_and_alike_in_virtual_time(lab):
 
 @pytest.fixture
 def auctioned(cluster, tmp_path):
-    config = CONFIG.format(host=cluster.nodes[0].host, allocator="themis", settings=AUCTION)
-    made = Lab(cluster, tmp_path, lease_s=6, decide_s=1, config=config)
+    timing = {"lease_s": 6, "grid_s": 0, "round_window_s": 0.5, "estimate_s": 30, "bid_s": BID_S, "decide_s": 1}
+    config = ledger_pool(
+        "themis", {"f": 0, "payments": False, **timing}, task_memory_mb=1400, nodes=[cluster.nodes[0].host]
+    )
+    made = Lab(cluster, tmp_path, config=config)
     yield made
     made.close()
 

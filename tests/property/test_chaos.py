@@ -1,4 +1,4 @@
-"""One cluster that breaks by a seed: 100 of the worlds of `python -m tests.chaos`."""
+"""One cluster that breaks by a seed: some of the worlds of `python -m tests.chaos`."""
 
 import os
 import subprocess
@@ -13,13 +13,17 @@ from tests.chaos.world import RARE, World
 from yarn_plugin.decide.commands import ListContainers
 from yarn_plugin.model.causes import UseAsked
 
-SEEDS = range(100)
+MAX_SEEDS = 300
 
 
 @pytest.mark.timeout(1800)
-def test_whatever_breaks_no_gpu_is_leased_twice_and_everybody_finishes():
+@pytest.mark.parametrize("seeds", [30, pytest.param(100, marks=pytest.mark.matrix)])
+def test_whatever_breaks_no_gpu_is_leased_twice_and_everybody_finishes(seeds):
+    """So many seeds, and more until each rare state was reached."""
     reached = set()
-    for seed in SEEDS:
+    for seed in range(MAX_SEEDS):
+        if seed >= seeds and reached >= set(RARE):
+            break
         # A replay of every step takes a third of the time.
         world, problem = play(seed, replays=seed % 20 == 0)
         assert problem is None, f"seed {seed}: {problem}; see python -m tests.chaos --trace {seed}"

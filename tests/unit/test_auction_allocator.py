@@ -67,6 +67,19 @@ def test_a_restart_goes_on_with_the_round():
     assert world.held() == {a: {"n1/0", "n1/1"}}
 
 
+@pytest.mark.parametrize("late", [Estimate(1, 2.0), Bid(0, 2.0)])
+def test_an_offer_is_open_until_its_own_bid_comes_and_is_made_again_after_a_restart(late):
+    world = started()
+    a = world.arrive("a", rho=2.0, bids=False)
+    world.wait(4.0)
+    (offer,) = world.sent(Offer)
+    world.stage.say(a, late)
+    world.stage.take(Configured(world.stage.intake.state.pools), 0.01)
+    assert [one.id for one in world.sent(Offer)] == [offer.id, offer.id]
+    world.stage.say(a, Bid(offer.offer.round, 2.0))
+    assert not world.stage.state().ledger.asked
+
+
 def test_while_yarn_does_not_answer_no_round_opens():
     world = started()
     world.stage.take(ManagerLost("refused"))

@@ -26,20 +26,19 @@ def take(state: State, event: Granted | Renewed | Revoked | LeaseEnded) -> State
             return state
         # Elsewhere, a job that the user has named so is the whole search's.
         trial = event.trial if state.settings.by_trial else ""
-        leases[event.lease] = Lease(event.gpus, event.until, trial=trial)
+        leases[event.lease] = Lease(event.gpus, event.until, trial=trial, is_sample=event.is_sample)
         return replace(state, leases=leases, granted=(*state.granted, event.lease)[-MAX_GRANTED:])
     lease = leases.get(event.lease)
     if lease is None:
         return state
-    whole = tuple(gpu.cell for gpu in lease.gpus)
-    match event:
-        case Renewed():
-            leases[event.lease] = replace(lease, until=event.until)
-        case Revoked():
-            revoked = event.cells if event.cells and not lease.trial else whole
-            leases[event.lease] = replace(lease, revoked=tuple(sorted({*lease.revoked, *revoked})), vacate_by=event.by)
-        case LeaseEnded():
-            leases = _without(leases, event.lease, event.cells if event.cells and not lease.trial else whole)
+    if isinstance(event, Renewed):
+        return replace(state, leases={**leases, event.lease: replace(lease, until=event.until)})
+    # The GPUs of a trial's lease are a gang: all of them go together.
+    cells = event.cells if event.cells and not lease.trial else tuple(gpu.cell for gpu in lease.gpus)
+    if isinstance(event, Revoked):
+        leases[event.lease] = replace(lease, revoked=tuple(sorted({*lease.revoked, *cells})), vacate_by=event.by)
+    else:
+        leases = _without(leases, event.lease, cells)
     return replace(state, leases=leases)
 
 
@@ -49,7 +48,7 @@ def replaced(state: State, event: LeasesRead) -> State:
     for one in event.leases:
         trial = one.trial if state.settings.by_trial else ""
         revoked = tuple(gpu.cell for gpu in one.gpus) if trial and one.revoked else one.revoked
-        leases[one.lease] = Lease(one.gpus, one.until, revoked, one.vacate_by or 0.0, trial)
+        leases[one.lease] = Lease(one.gpus, one.until, revoked, one.vacate_by or 0.0, trial, one.is_sample)
     known = [*state.granted, *(lease for lease in leases if lease not in state.granted)]
     return replace(state, leases=leases, granted=tuple(known)[-MAX_GRANTED:])
 

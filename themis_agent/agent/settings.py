@@ -47,9 +47,12 @@ class Settings:
 
     `by_trial`: each trial is a job of its own at the arbiter, and each lease is for one trial: of a GPU, or of a slot
     of cores.
+
+    `ready_steps`, `quantile`: of a population, the steps of a generation, and the part of it that is replaced at the
+    end of each.
     """
 
-    algorithm: Literal["hyperband", "successive_halving", "asha", "curve_stopping", "plain"]
+    algorithm: Literal["hyperband", "successive_halving", "asha", "curve_stopping", "population", "plain"]
     trials: int
     max_steps: int
     eta: int = 3
@@ -68,3 +71,5 @@ class Settings:
     trial_timeout_s: float | None = None
     rules: Literal[1, 2, 3] = 1
     by_trial: bool = False
+    ready_steps: int = 1
+    quantile: float = 0.25

@@ -8,6 +8,7 @@ from yarn_plugin.decide.allocators import plan
 from yarn_plugin.decide.leases.book import Changes
 from yarn_plugin.decide.leases.state import Entry, Question
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer
+from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer
 
 
 def question(id: str, ask: plan.Ask, at: float) -> Question:
@@ -55,12 +56,10 @@ class OpenQuestions:
 def still_open(
     asked: Mapping[str, Question], answered: Iterable[str], apps: Iterable[str], at: float
 ) -> dict[str, Question]:
-    """The questions that wait: not those to applications that have just `answered`, or are gone; nor overdue ones."""
-    silent, here = set(answered), set(apps)
+    """The questions that wait: not those that were just `answered`, nor to applications that are gone, nor overdue."""
+    closed, here = set(answered), set(apps)
     return {
-        id: one
-        for id, one in asked.items()
-        if one.command.app not in silent and one.command.app in here and at < answer_by(one)
+        id: one for id, one in asked.items() if id not in closed and one.command.app in here and at < answer_by(one)
     }
 
 
@@ -86,3 +85,19 @@ def revoke_again(leases: Iterable[Entry], at: float, grace_s: float) -> Changes:
             commands.append(command)
             changed[entry.key] = replace(entry, leased=replace(entry.leased, by=command.by), revoke=command)
     return Changes(changed, tuple(commands))
+
+
+def answered(asked: Mapping[str, Question], app: str, message: object) -> list[str]:
+    """The questions that a message of an application answers."""
+    return [id for id, one in asked.items() if one.command.app == app and _is_answer(message, one.command)]
+
+
+def _is_answer(message: object, command: Ask | Offer) -> bool:
+    """Those of a round have its number: an application may repeat an estimate, or bid late. Others are not told
+    apart."""
+    match command.offer if isinstance(command, Offer) else command.question:
+        case EstimateRequest(round):
+            return isinstance(message, Estimate) and message.round == round
+        case GpuOffer(round):
+            return isinstance(message, Bid) and message.round == round
+    return True

@@ -225,10 +225,15 @@ class _Call:
         if known is not None and known.view.claims is self._view.claims and known.ledger.claims is self._ledger.claims:
             self._claims = known.claims
             return ()
-        claims = update(self._ledger.claims, self._view.claims)
-        self.book.apply(losses.end_gone(self.book.leases, self.book.occupancy, claims.gone))
-        self._ledger = replace(self._ledger, claims=claims.claims)
-        self._claims = {key_of(claim): claim for claim in claims.claims}
+        if known is not None and known.ledger.claims is self._ledger.claims:
+            before = known.claims
+        else:
+            before = {key_of(claim): claim for claim in self._ledger.claims}
+        claims = update(before, self._view.claims)
+        self._claims = claims.claims
+        if claims.changed:
+            self.book.apply(losses.end_gone(self.book.leases, self.book.occupancy, claims.gone))
+            self._ledger = replace(self._ledger, claims=tuple(claims.claims.values()))
         return claims.changed
 
     def _take_cells(self) -> tuple[str, ...]:
@@ -260,7 +265,7 @@ class _Call:
                 leases, occupancy, grace_s = self.book.leases, self.book.occupancy, self._settings.grace_s
                 self.book.apply(handover.release(leases, occupancy, self._in_use, app, release, self._at, grace_s))
             case FromApp(app, message) if any(key[0] == app for key in self._claims):
-                self._close_questions([app])
+                self._close_questions(open_commands.answered(self._ledger.asked, app, message))
                 self.book.happened.append(happenings.Answer(app, message))
             case Outcome(_, "done", ContainersListed() as found):
                 listed = found.app
