@@ -73,7 +73,7 @@ REVERTS = {
         None, (f"{LEASE}.rounds", "_finish", "turn.trigger(RETRY, turn.settings.lease_s)", "pass")
     ),
     "of two arbiters with equal epochs one stands down": Revert.of(
-        None, ("yarn_plugin.act.ownership", "Ownership.successor", "found.epoch >= self", "found.epoch > self")
+        20, ("yarn_plugin.act.ownership", "Ownership.successor", "found.epoch >= self", "found.epoch > self")
     ),
     "a search keeps no GPUs that its trial would not move to": Revert.of(
         None, ("themis_agent.agent.leasing", "_wanted", "if state.settings.rules < 3 or ", "if True or ")

@@ -37,15 +37,17 @@ class OpenQuestions:
         """When the first one is to be answered; None: there is none."""
         return min(self._due, default=None)
 
-    def has(self, app: str) -> bool:
-        """Whether an application is asked something."""
-        return app in self._of
+    def answered(self, app: str, message: object) -> list[str]:
+        """The questions that a message of an application answers."""
+        return [id for id in self._of.get(app, ()) if _is_answer(message, self.asked[id].command)]
 
-    def close(self, app: str) -> Mapping[str, Question]:
-        """The questions without those to an application that has just answered."""
+    def close(self, answered: Iterable[str]) -> Mapping[str, Question]:
+        """The questions without those that were just answered."""
         asked = dict(self.asked)
-        for id in self._of.pop(app, ()):
-            due = answer_by(asked.pop(id))
+        for id in answered:
+            closed = asked.pop(id)
+            self._of[closed.command.app].remove(id)
+            due = answer_by(closed)
             self._due[due] -= 1
             if not self._due[due]:
                 del self._due[due]

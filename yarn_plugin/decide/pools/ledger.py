@@ -88,7 +88,9 @@ class _Known:
         The rest of a call would find nothing to do, and takes time proportional to the applications: a round of
         questions would take the square of that.
         """
-        if isinstance(what.message, Release) or ledger is not self.ledger or not self.questions.has(what.app):
+        if isinstance(what.message, Release) or ledger is not self.ledger:
+            return False
+        if not self.questions.answered(what.app, what.message):
             return False
         dues = [due for due in (self.due, self.questions.due()) if due is not None]
         return all(at < due for due in dues) and view.is_like(self.view)
@@ -283,7 +285,8 @@ class _Call:
         nothing else is to be done."""
         assert self._known is not None
         self._claims = self._known.claims
-        self._ledger = replace(self._ledger, asked=self._known.questions.close(app))
+        questions = self._known.questions
+        self._ledger = replace(self._ledger, asked=questions.close(questions.answered(app, message)))
         self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), happenings.Answer(app, message))
         if plan == NOTHING:
             return True
