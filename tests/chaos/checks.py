@@ -322,6 +322,7 @@ class Ledger:
         require(is_listed, f"{message.lease} is taken back as unplaced, and was not listed again")
         machine = message.cause.node
         on = sum(one.resources[GPU] for one in event.containers if one.node.partition(":")[0] == machine)
+        require(isinstance(message, Revoke) or not on, f"{message.lease} is taken at once, and may be in use")
         before, after = (
             sum(
                 gpu.partition("/")[0] == machine

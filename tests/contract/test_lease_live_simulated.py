@@ -11,15 +11,14 @@ import pytest
 
 from tests.clock import HandClock
 from tests.fixtures.scripted_manager import ScriptedManager
-from tests.lease_world import World, node, row
+from tests.lease_world import World, lease_pool, ledger_pool, node, row
 from tests.toys.registry import TOYS
 from tests.toys.stage import AT, INTERVALS, QUEUES, SQL, Live, check_agreement, sent
+from yarn_plugin.api.leases import leased_gpus
 from yarn_plugin.decide.commands import RecordRound, SetTimer, SolveInWorker
 from yarn_plugin.decide.events import AppSaid, Configured, NodesChanged, Solved, TimerFired
-from yarn_plugin.decide.leases.settings import RULES
 from yarn_plugin.decide.mechanisms.partial_allocation import PartialAllocationProblem
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer
-from yarn_plugin.decide.pools.lease import LeaseSettings
 from yarn_plugin.drive.daemon import Daemon
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.registry import journal_tags
@@ -27,8 +26,6 @@ from yarn_plugin.drive.replay import replay
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.records import MemoryRecords
 from yarn_plugin.model.auction import Bid, Estimate
-from yarn_plugin.model.resources import GPU
-from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.resource_manager import ResourceManager
 
 CODEC = Codec(journal_tags(TOYS))
@@ -131,12 +128,13 @@ class LiveLeases(Live):
         return app
 
 
-def test_a_live_history_with_a_late_bid_and_a_lost_node_is_decided_alike_in_virtual_time(tmp_path):
-    settings = LeaseSettings(f=0.0, lease_s=4.0, grid_s=0.0, grace_s=5.0, round_window_s=0.5, estimate_s=1.0, bid_s=0.8,
-                             decide_s=0.4, place_within_s=0.0, rules=RULES)  # fmt: skip
-    stage = LiveLeases(tmp_path, Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=settings))
+@pytest.mark.parametrize("pool_of", [lease_pool, ledger_pool])
+def test_a_live_history_with_a_late_bid_and_a_lost_node_is_decided_alike_in_virtual_time(pool_of, tmp_path):
+    settings = {"f": 0.0, "lease_s": 4.0, "grace_s": 5.0, "round_window_s": 0.5, "estimate_s": 1.0, "bid_s": 0.8,
+                "decide_s": 0.4, "place_within_s": 0.0}  # fmt: skip
+    stage = LiveLeases(tmp_path, pool_of(settings))
     try:
-        stage.until(lambda: stage.state().machines, "the nodes are known")
+        stage.until(lambda: leased_gpus(stage.state()), "the nodes are known")
         stage.start_worker()
         stage.arrive("ann", 3.0, (row(1.0, 2), row(0.8, 2, 2)), 0.0)
         late = stage.arrive("bob", 9.0, (row(1.0, 2),), 1.0)

@@ -58,7 +58,10 @@ def test_unused_gpus_beside_a_container_came_back_at_once(name, tmp_path):
 
 def test_searches_kept_and_bid_for_gpus_that_no_trial_would_move_to(tmp_path):
     recorded = replay_search(RULES_2 / "search.journal")
-    assert (recorded.different, recorded.skipped) == (0, 0)
+    # Read, as later versions write more fields.
+    written = [one["commands"] for one in read_records(RULES_2 / "search.journal") if "commands" in one]
+    commands = [[recorded.codec.read(one) for one in some] for some in written]
+    assert [list(one.commands) for one in recorded.history] == commands
     assert told(recorded) == (3, [])
     again = replay_search(by_rules_3("search.journal", tmp_path))
     assert told(again) == (1, [ReleaseGpus("lease-2", ("m2/0",))])
