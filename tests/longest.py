@@ -7,7 +7,35 @@ from collections import Counter
 
 import pytest
 
-FIRST = ("tests/property/test_chaos.py",)
+FIRST = (
+    "tests/property/test_chaos.py",
+    "tests/unit/test_search_master.py",
+    "tests/unit/test_trial_launcher.py",
+    "tests/unit/test_themis_local.py",
+    "tests/contract/test_pool_controller.py",
+    "tests/property/test_bid_tables.py",
+    "tests/property/test_replan.py",
+    "tests/contract/test_trial_resume.py",
+    "tests/contract/test_lease_superseded.py",
+    "tests/property/test_join_trees.py",
+    "tests/unit/test_stored_search.py",
+    "tests/property/test_lease_histories.py",
+    "tests/unit/test_virtual_clusters_tutorial.py",
+    "tests/contract/test_lease_killed.py",
+    "tests/unit/test_users_of_leases.py",
+    "tests/spark/test_fuzz.py",
+    "tests/spark/test_qoop_same_answer.py",
+    "tests/spark/test_qoop_sql.py",
+    "tests/spark/test_qoop_snapshot.py",
+    "tests/spark/test_qoop_recovery.py",
+    "tests/spark/test_qoop_set_apart.py",
+    "tests/spark/test_tpcds_spark.py",
+    "tests/spark/test_qoop_lost_parts.py",
+    "tests/spark/test_qoop_gate.py",
+    "tests/spark/test_qoop_equivalence.py",
+    "tests/spark/test_qoop_settings.py",
+    "tests/spark/test_qoop_server.py",
+)
 """By how long they take, as printed at the end of a run on two cores."""
 
 PRINTED = 30
