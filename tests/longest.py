@@ -51,6 +51,8 @@ class Longest:
         self.seconds[report.nodeid.partition("::")[0]] += report.duration
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.seconds:
+            return
         terminalreporter.section(f"slowest {PRINTED} files")
         for file, seconds in self.seconds.most_common(PRINTED):
             terminalreporter.write_line(f"{seconds:8.2f}s {file}")
