@@ -12,7 +12,7 @@ import requests
 from tests.fake_yarn import FakeYarn
 from themis_agent.agent import events
 from themis_agent.agent.cell_names import slot_name
-from themis_agent.agent.commands import DeclareTrials, ReleaseGpus, SendSlowdown
+from themis_agent.agent.commands import DeclareTrials, ReleaseGpus, SendSlowdown, SendSpeed
 from themis_agent.app_file import read
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import stopping
@@ -148,8 +148,9 @@ class SideLeases(Leases):
         self.grant("lease-1", "trial-00000", "node/0")
         self.grant("lease-2", "trial-00001", slot_name("node", "lease-2"))
 
-    def grant(self, lease, trial, cell):
-        self.put(events.Granted(lease, (events.Gpu(cell, "node", "node", "", "node"),), trial=trial))
+    def grant(self, lease, trial, cell, is_sample=False):
+        gpu = events.Gpu(cell, "node", "node", "", "node")
+        self.put(events.Granted(lease, (gpu,), trial=trial, is_sample=is_sample))
 
 
 def test_a_trial_is_moved_from_a_slot_of_cores_to_a_gpu_and_goes_on_from_its_checkpoint(yarn, held, monkeypatch):
@@ -174,6 +175,29 @@ def test_a_trial_is_moved_from_a_slot_of_cores_to_a_gpu_and_goes_on_from_its_che
     assert [one.get("env", {}).get("OMP_NUM_THREADS") for one in specs] == [None, "1", None]
     declared = [[job.trial for job in one.jobs] for one in link.said if isinstance(one, DeclareTrials)]
     assert declared[0] == ["trial-00000", "trial-00001"]
+
+
+class SampleLeases(SideLeases):
+    """In place of the arbiter: samples on both sides for the only trial; a GPU when both are answered."""
+
+    def start(self):
+        self.grant("sample-1", "trial-00000", "node/0", is_sample=True)
+        self.grant("sample-2", "trial-00000", slot_name("node", "sample-2"), is_sample=True)
+
+    def say(self, command):
+        super().say(command)
+        if command == ReleaseGpus("sample-2", ()):
+            self.grant("lease-3", "trial-00000", "node/0")
+
+
+def test_samples_are_answered_and_no_step_of_them_is_executed_again(yarn, monkeypatch):
+    monkeypatch.setattr(main, "ArbiterLink", SampleLeases)
+    attempt = Attempt(yarn, step_s=0.3, max_steps=9, trials=1, gpu={}, cpu={}).join(90)
+    measured = [one for one in attempt.search._link.said if isinstance(one, SendSpeed) and one.lease]
+    assert [(one.lease, one.is_slot) for one in measured] == [("sample-1", False), ("sample-2", True)]
+    assert all(one.seconds > 0.3 * one.steps for one in measured)
+    assert attempt.steps() == [list(range(1, 10))]
+    assert len(list(attempt.folder.root.glob("trials/*/epoch-*"))) == 3
 
 
 def test_a_later_attempt_adopts_the_launchers_and_the_earlier_one_ends(yarn, held):
