@@ -7,7 +7,43 @@ from collections import Counter
 
 import pytest
 
-FIRST = ("tests/property/test_chaos.py",)
+FIRST = (
+    "tests/property/test_chaos.py",
+    "tests/unit/test_themis_local.py",
+    "tests/unit/test_search_master.py",
+    "tests/unit/test_qoop_submit_signals.py",
+    "tests/unit/test_trial_launcher.py",
+    "tests/unit/test_tpcds_data.py",
+    "tests/unit/test_qoop_candidates.py",
+    "tests/property/test_bid_tables.py",
+    "tests/property/test_lease_histories.py",
+    "tests/contract/test_pool_controller.py",
+    "tests/unit/test_virtual_clusters_tutorial.py",
+    "tests/property/test_replan.py",
+    "tests/contract/test_share_policy.py",
+    "tests/property/test_cells.py",
+    "tests/property/test_join_trees.py",
+    "tests/property/test_virtual_clusters.py",
+    "tests/unit/test_simulated_training.py",
+    "tests/unit/test_worker.py",
+    "tests/unit/test_users_of_leases.py",
+    "tests/contract/test_cells_killed.py",
+    "tests/contract/test_lease_superseded.py",
+    "tests/contract/test_trial_resume.py",
+    "tests/unit/test_stored_search.py",
+    "tests/spark/test_fuzz.py",
+    "tests/spark/test_qoop_same_answer.py",
+    "tests/spark/test_qoop_sql.py",
+    "tests/spark/test_qoop_snapshot.py",
+    "tests/spark/test_qoop_recovery.py",
+    "tests/spark/test_qoop_set_apart.py",
+    "tests/spark/test_tpcds_spark.py",
+    "tests/spark/test_qoop_lost_parts.py",
+    "tests/spark/test_qoop_gate.py",
+    "tests/spark/test_qoop_equivalence.py",
+    "tests/spark/test_qoop_settings.py",
+    "tests/spark/test_qoop_server.py",
+)
 """By how long they take, as printed at the end of a run on two cores."""
 
 PRINTED = 30
@@ -23,6 +59,8 @@ class Longest:
         self.seconds[report.nodeid.partition("::")[0]] += report.duration
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.seconds:
+            return
         terminalreporter.section(f"slowest {PRINTED} files")
         for file, seconds in self.seconds.most_common(PRINTED):
             terminalreporter.write_line(f"{seconds:8.2f}s {file}")

@@ -43,7 +43,7 @@ NEW_SETTINGS = {"poll": {"reconcile_s": 2}, "limits": {"changes_per_s": 10_000, 
 Settings = dict[str, dict[str, Any]]
 
 
-def eventually(condition: Callable[[], Found], expected: str, limit_s: float = 20.0) -> Found:
+def eventually(condition: Callable[[], Found], expected: str, limit_s: float = 60.0) -> Found:
     """Wait until `condition()` is true; returns its value.
 
     Raises:

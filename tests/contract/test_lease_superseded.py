@@ -14,7 +14,7 @@ from tests.toys.stage import QUEUES
 from yarn_plugin.api.client import ArbiterError, ArbiterUnavailableError
 
 PARAMETERS = (
-    '{ policy = "themis", lease_s = 600, grace_s = 1, round_window_s = 0, estimate_s = 5, bid_s = 5, decide_s = 0, '
+    '{ policy = "themis", lease_s = 600, grace_s = 1, round_window_s = 0, estimate_s = 60, bid_s = 60, decide_s = 0, '
     "place_within_s = 0 }"
 )
 ALL = {"pieces": [{"gpus": 4}, {"gpus": 4}], "rho": 1.0}

@@ -24,6 +24,7 @@ queue = "root.sql"
 [[pools]]
 name = "gpu"
 queue = "root.gpu"
+submit_timeout_s = 3600
 controller = "{controller}"
 parameters = {parameters}
 

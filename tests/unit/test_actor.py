@@ -85,9 +85,9 @@ def acting(manager):
 
         def one(command):
             actor.carry_out(command)
-            return outcomes.get(timeout=30)
+            return outcomes.get(timeout=60)
 
-        one.send, one.outcome, one.actor = actor.carry_out, lambda: outcomes.get(timeout=30), actor
+        one.send, one.outcome, one.actor = actor.carry_out, lambda: outcomes.get(timeout=60), actor
         return one
 
     yield start
@@ -404,7 +404,7 @@ def test_an_outcome_that_is_not_taken_in_ends_nothing(manager):
     try:
         for _ in range(2):
             actor.carry_out(WEIGHTS)
-            assert isinstance(told.get(timeout=30), WeightsWritten)
+            assert isinstance(told.get(timeout=60), WeightsWritten)
         assert actor.is_alive()
     finally:
         actor.close()

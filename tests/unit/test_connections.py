@@ -38,7 +38,7 @@ class Server:
         eventually(lambda: self._server.started)
 
     def connect(self):
-        connection = socket.create_connection(self.address, timeout=10)
+        connection = socket.create_connection(self.address, timeout=60)
         connection.settimeout(10)
         return connection
 

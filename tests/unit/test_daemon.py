@@ -103,7 +103,7 @@ def test_the_outcome_of_a_command_is_not_lost_while_the_disk_is_full(arbiter, ma
     go_on, write = threading.Event(), manager._write
 
     def slowly(body):
-        go_on.wait(30)
+        go_on.wait(60)
         return write(body)
 
     a = admitted(arbiter.take(register("a")))
@@ -174,7 +174,7 @@ def test_a_timer_on_which_nothing_can_be_decided_fires_again(touchy, start, monk
     touchy.append(lambda event: isinstance(event, TimerFired) and (fired.append(1) or len(fired) < 4))
     # It compares the weights often, which takes a timer each time.
     arbiter = start(reconcile=0.5)
-    eventually(lambda: len(fired) >= 4, "it fires until it is decided on", limit_s=20)
+    eventually(lambda: len(fired) >= 4, "it fires until it is decided on", limit_s=60)
     assert arbiter.health().alive
     assert arbiter.counters()["inputs_set_aside"] >= 3
     assert len(journaled(tmp_path, "failed")) >= 3
@@ -192,11 +192,11 @@ def test_inputs_and_timers_come_in_the_order_of_their_stamps_though_the_loop_is_
     def hold_up(decided):
         if isinstance(decided.event, Registered) and decided.event.name == "first":
             busy.set()
-            assert go_on.wait(30)
+            assert go_on.wait(60)
 
     arbiter.publish_to(hold_up)
     arbiter.post(register("first"))
-    assert busy.wait(30)
+    assert busy.wait(60)
     due = arbiter.state.timer
     clock.time = due - 0.25
     before = arbiter.post(register("before", "eve"))
@@ -206,7 +206,7 @@ def test_inputs_and_timers_come_in_the_order_of_their_stamps_though_the_loop_is_
     after = arbiter.post(register("after", "bob"))
     clock.time = due + 9.0
     go_on.set()
-    numbers = [answer.result(30).seq for answer in (before, at_once, after)]
+    numbers = [answer.result(60).seq for answer in (before, at_once, after)]
     records = {record["seq"]: record for record in journaled(tmp_path)}
     timers = [seq for seq, record in records.items() if record["event"]["type"] == "TimerFired"]
     assert [records[seq]["at"] for seq in numbers] == [due - 0.25, due, due + 7.0]
@@ -250,7 +250,7 @@ def test_an_undecidable_application_does_not_hide_the_others(touchy, start, mana
     arbiter = start()
     names = [manager.submit(f"root.sql.q{number}", "poison" if number == 3 else "good", "eve") for number in range(8)]
     good = set(names) - {names[3]}
-    eventually(lambda: good <= set(arbiter.state.cluster.apps), "all others are known", limit_s=20)
+    eventually(lambda: good <= set(arbiter.state.cluster.apps), "all others are known", limit_s=60)
     failed = len(journaled(tmp_path, "failed"))
     time.sleep(1.5)
     assert len(journaled(tmp_path, "failed")) == failed, "it is not journaled again at every look"
@@ -293,7 +293,7 @@ def test_a_loop_that_dies_is_reported_and_ends_the_process(arbiter):
 
     arbiter.publish_to(broken)
     arbiter.post(register("a"))
-    eventually(lambda: ended, "the watchdog ends the process", limit_s=20)
+    eventually(lambda: ended, "the watchdog ends the process", limit_s=60)
     (reason,) = ended
     assert "loop has failed" in reason
     health = arbiter.health()
@@ -310,9 +310,9 @@ def test_a_hung_loop_ends_the_process(start):
     watchdog.start()
     time.sleep(2.5)
     assert not ended, "an idle loop makes progress"
-    arbiter.publish_to(lambda decided: go_on.wait(30))
+    arbiter.publish_to(lambda decided: go_on.wait(60))
     arbiter.post(register("a"))
-    eventually(lambda: ended, "the watchdog ends the process", limit_s=20)
+    eventually(lambda: ended, "the watchdog ends the process", limit_s=60)
     assert [" 2 s" in reason for reason in ended] == [True]
     assert not arbiter.health().alive
     go_on.set()
@@ -419,7 +419,7 @@ def test_weights_that_could_not_be_decided_on_are_read_again(touchy, start):
     failed = []
     touchy.append(lambda event: isinstance(event, LeavesSeen) and not failed and not failed.append(1))
     arbiter = start()
-    eventually(lambda: arbiter.state.enforcement.static is not None, "they are read again", limit_s=20)
+    eventually(lambda: arbiter.state.enforcement.static is not None, "they are read again", limit_s=60)
     assert failed
 
 

@@ -31,7 +31,7 @@ def spawn(cluster_id, tmp_path):
     return start
 
 
-def wait_until(holds, limit_s=10):
+def wait_until(holds, limit_s=60):
     deadline = time.monotonic() + limit_s
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)

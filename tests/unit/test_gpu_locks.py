@@ -46,7 +46,7 @@ def test_a_launcher_waits_until_its_gpu_is_free(tmp_path, agent):
             assert agent.changed.wait_for(lambda: agent.batches > 3, 30)
         assert not agent.events
         held.close()
-        assert launcher.wait(30) == 0
+        assert launcher.wait(60) == 0
     assert [one.type for one in agent.events] == ["started", "log_read", "reported", "ended"]
 
 
@@ -97,5 +97,5 @@ def test_a_launcher_goes_on_when_another_user_keeps_the_lock_of_its_gpu(tmp_path
         command = script(tmp_path, "print('step 1 loss 0.5')")
         code = "from themis_agent.trial import gpu_locks, launcher; gpu_locks.OTHER_USERS_S = 1.0; launcher.main()"
         with launch(tmp_path, command, agent, gpu_locks=[f"{tmp_path}/gpu"], code=code) as launcher:
-            assert launcher.wait(30) == 0
+            assert launcher.wait(60) == 0
     assert f"another user still holds the lock of GPU {tmp_path}/gpu" in capfd.readouterr().err

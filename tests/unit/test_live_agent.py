@@ -28,7 +28,7 @@ def agent(records):
     over = threading.Event()
     thread = threading.Thread(target=agent.run, args=(lambda state: over.is_set(),))
     thread.start()
-    agent.put(events.Begun(PLAIN)).result(timeout=10)
+    agent.put(events.Begun(PLAIN)).result(timeout=60)
     yield agent
     over.set()
     thread.join()
@@ -50,7 +50,7 @@ def test_while_the_journal_cannot_be_written_nothing_is_decided_and_nothing_is_l
     agent = LiveAgent(records, commands.append)
     thread = threading.Thread(target=agent.run, args=(lambda state: over.is_set(),))
     thread.start()
-    agent.put(events.Begun(PLAIN)).result(timeout=10)
+    agent.put(events.Begun(PLAIN)).result(timeout=60)
     records.is_full = True
     granted = agent.put(events.Granted("lease-1", gpus("m1", 2)))
     later = agent.put(events.StopRequested())
@@ -60,7 +60,7 @@ def test_while_the_journal_cannot_be_written_nothing_is_decided_and_nothing_is_l
     assert commands == []
     assert not granted.done()
     records.is_full = False
-    later.result(timeout=10)
+    later.result(timeout=60)
     assert granted.done()
     assert agent.journal_problem == ""
     over.set()
@@ -88,7 +88,7 @@ def test_of_a_group_nothing_is_acted_on_shown_or_acknowledged_before_it_is_durab
     assert (agent.state, commands, [one.done() for one in done]) == (None, [], [False, False])
     is_away[0] = False
     for one in done:
-        one.result(timeout=10)
+        one.result(timeout=60)
     assert commands and agent.state.gpus and agent.journal_problem == ""
     assert len(set(commits)) == 1, "both events were committed at once"
     over.set()
@@ -97,7 +97,7 @@ def test_of_a_group_nothing_is_acted_on_shown_or_acknowledged_before_it_is_durab
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -107,7 +107,7 @@ def wait_until(condition):
 def test_an_event_that_cannot_be_read_back_is_refused(agent, records, step_s):
     with pytest.raises(InvalidEventError, match="Profiled cannot be read back"):
         agent.put(events.Profiled(FIRST, 1, step_s))
-    agent.put(events.Profiled(FIRST, 1, 0.5)).result(timeout=10)
+    agent.put(events.Profiled(FIRST, 1, 0.5)).result(timeout=60)
     assert LiveAgent(records, lambda command: None).state == agent.state
 
 

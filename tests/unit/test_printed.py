@@ -7,8 +7,6 @@ import pytest
 
 from tests.printed import commands, templates
 
-TEMPLATES = list(templates.all_templates())
-
 
 @pytest.fixture(scope="module")
 def wrong_invocations(tmp_path_factory):
@@ -37,7 +35,8 @@ CAUGHT_INSIDE = {"BlockingIOError", "ScriptEndedError", "TooLargeError"}
 
 
 def test_no_error_has_an_empty_message():
-    errors = [one for one in TEMPLATES if one.kind in ("error", "problem") and one.source not in CAUGHT_INSIDE]
+    texts = templates.all_templates()
+    errors = [one for one in texts if one.kind in ("error", "problem") and one.source not in CAUGHT_INSIDE]
     assert len(errors) > 200
     assert [f"{one.module}:{one.line} {one.source}" for one in errors if not one.text] == []
 

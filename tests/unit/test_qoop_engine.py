@@ -36,7 +36,7 @@ ONE = StageId("qoop_result", 3)
 
 
 def wait_for(holds, said):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline, said()
         time.sleep(0.005)
@@ -105,7 +105,7 @@ def test_the_latest_target_replaces_one_that_fails(died, monkeypatch):
     target.set(1, 0.0)
     wait_for(lambda: cluster.asked == [3, 1], lambda: cluster.asked)
     target.close()
-    target._thread.join(20)
+    target._thread.join(60)
     assert not target._thread.is_alive()
 
 
@@ -122,7 +122,7 @@ def test_executors_that_have_not_exited_when_the_share_is_enforced_are_killed(di
     assert [line.endswith("Py4JError: gone") for line in warned] == [True]
     target.close()
     for deadline in target._deadlines:
-        deadline.join(20)
+        deadline.join(60)
     assert cluster.killed == [["2"]], "with the query, its deadlines are over"
 
 
@@ -185,7 +185,7 @@ class Spark:
     def sql(self, query):
         """A stage that runs until it is cancelled."""
         self.started.set()
-        assert self.release.wait(20)
+        assert self.release.wait(60)
         raise RuntimeError("cancelled")
 
 
@@ -277,7 +277,7 @@ def test_executors_are_not_taken_for_lost_when_spark_does_not_answer(watched):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
 def test_a_stage_is_cancelled_while_everything_else_fails(watched, problem):
     watched.engine.start(ONE, "SELECT 2", "view")
-    assert watched.spark.started.wait(20)
+    assert watched.spark.started.wait(60)
     watched.spark.broken = problem
     watched.engine.cancel((ONE,))
     wait_for(lambda: watched.warned and len(watched.spark.stopped) > 3, lambda: watched.spark.stopped)
@@ -470,7 +470,7 @@ class SlowVerification:
 
     def check(self, text, last=False):
         self.started.append(text)
-        assert self.go_on.wait(20)
+        assert self.go_on.wait(60)
 
 
 @pytest.fixture
@@ -485,7 +485,7 @@ def test_the_result_does_not_wait_for_comparisons_of_plans_that_were_left(watche
     watched.engine.check_plan(lambda: "the second plan")
     checked = watched.engine._checked("what was run")
     slow.go_on.set()
-    checked.result(20)
+    checked.result(60)
     assert slow.started == ["the first plan", "what was run"]
 
 
@@ -493,7 +493,7 @@ def test_of_several_plans_that_wait_the_one_that_runs_is_compared(watched, slow)
     for plan in ("the second plan", "the third plan", "the fourth plan"):
         watched.engine.check_plan(partial(str, plan))
     slow.go_on.set()
-    watched.engine._checks.submit(lambda: None).result(20)
+    watched.engine._checks.submit(lambda: None).result(60)
     assert slow.started == ["the first plan", "the fourth plan"]
 
 
@@ -555,7 +555,7 @@ def test_an_output_stored_while_another_is_lost_is_reported_after_it_was_stored(
     monkeypatch.setattr(spark_engine, "core_seconds", lambda *_: 1.0)
     engine.start(five, "SELECT s FROM one", "five")
     wait_for(lambda: ONE in lost(stored), lambda: stored.events)
-    losing.join(20)
+    losing.join(60)
     ends = [type(event) for event in stored.events if getattr(event, "stage", None) == five]
     assert ends == [StageFinished, CheckpointLost]
 
@@ -564,7 +564,7 @@ def test_what_is_kept_of_a_cancelled_stage_is_reported_and_may_be_lost(watched, 
     monkeypatch.setattr(spark_engine, "core_seconds", lambda context, tag, last_job=False: 3.0 if last_job else 9.0)
     watched.kept.parts = {"view": 0.8}
     watched.engine.start(ONE, "SELECT 2", "view")
-    assert watched.spark.started.wait(20)
+    assert watched.spark.started.wait(60)
     watched.engine.cancel((ONE,))
     watched.wait(StageCancelled(ONE, 0.8, 3.0))
     watched.kept.gone = {"view": "it is gone"}
@@ -692,12 +692,12 @@ def test_no_switch_stops_a_stage_that_stores_rows_and_none_follows_it(monkeypatc
     def consume(frame):
         assert not stored.is_set(), "rows are stored twice"
         stored.set()
-        assert release.wait(20)
+        assert release.wait(60)
         return 7, "place"
 
     storing = Storing(monkeypatch, consume, ATOMICALLY)
     storing.start()
-    assert stored.wait(20)
+    assert stored.wait(60)
     storing.engine.cancel((ONE,))
     assert storing.spark.stopped == []
     storing.start()
@@ -734,7 +734,7 @@ def test_a_last_stage_that_another_one_has_replaced_is_cancelled_until_it_ends(w
     wait_for(lambda: watched.spark.stopped.count(tag) > 3, lambda: watched.spark.stopped)
     assert thread.is_alive()
     watched.spark.release.set()
-    thread.join(20)
+    thread.join(60)
 
 
 @pytest.mark.parametrize(

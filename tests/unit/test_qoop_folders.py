@@ -187,7 +187,7 @@ def place(tmp_path, monkeypatch):
 
 
 def wait_for(holds):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -144,7 +144,7 @@ def test_executors_are_set_to_the_share(arbiter):
     with qoop.join(session(), URL, tell=lambda line: None):
         (feed,) = arbiter.feeds
         feed.emit(ShareChanged(4.0, 2, "app_17 arrived", 0.0, 5))
-        assert arbiter.changed.wait(20)
+        assert arbiter.changed.wait(60)
         assert arbiter.targets == [2]
     assert arbiter.ended == ["app_8"]
 
@@ -157,7 +157,7 @@ def test_a_tell_that_fails_does_not_end_following(arbiter):
         (feed,) = arbiter.feeds
         feed.emit(ShareChanged(4.0, 2, "app_17 arrived", 0.0, 5))
         assert here.slots == 4.0
-        assert arbiter.changed.wait(20)
+        assert arbiter.changed.wait(60)
 
 
 def test_a_share_too_small_is_refused_and_the_session_is_deregistered(arbiter):

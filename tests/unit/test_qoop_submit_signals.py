@@ -66,7 +66,7 @@ CLUSTER = wire.Cluster(
 )
 
 
-def wait_for(holds, limit_s=30.0):
+def wait_for(holds, limit_s=90.0):
     deadline = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < deadline

@@ -215,7 +215,7 @@ def test_statements_follow_the_share_and_the_application_holds_it():
         assert second == lines[1::2]
         assert 4 not in confirmed
         holder.count = 1
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while confirmed[-1:] != [4]:
             assert time.monotonic() < deadline
             time.sleep(0.02)

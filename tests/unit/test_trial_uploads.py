@@ -27,12 +27,12 @@ def test_a_file_name_that_is_not_utf_8_is_named_and_not_tried_again(root, tmp_pa
     outcomes = queue.Queue()
     uploads = Uploads(Checkpoints(FileStore(root), "t1", 1, 2), outcomes.put)
     uploads.upload(1, saved(tmp_path, 1, os.fsdecode(b"w\xff")))
-    refused = outcomes.get(timeout=10)
+    refused = outcomes.get(timeout=60)
     assert refused == Refused(1, r"checkpoint step-1: file name 'w\udcff' is not UTF-8")
     assert uploads.finish(10)
     uploads.upload(2, saved(tmp_path, 2))
     assert uploads.finish(10)
-    assert outcomes.get(timeout=10).step == 2
+    assert outcomes.get(timeout=60).step == 2
     assert outcomes.empty()
 
 
@@ -49,6 +49,6 @@ def test_an_unexpected_failure_is_told_and_tried_again(root, tmp_path):
     outcomes = queue.Queue()
     uploads = Uploads(Checkpoints(Broken(root), "t1", 1, 2), outcomes.put)
     uploads.upload(1, saved(tmp_path, 1))
-    assert outcomes.get(timeout=10) == Refused(1, r"RuntimeError: bad \udcff")
+    assert outcomes.get(timeout=60) == Refused(1, r"RuntimeError: bad \udcff")
     assert uploads.finish(10)
-    assert isinstance(outcomes.get(timeout=10), Committed)
+    assert isinstance(outcomes.get(timeout=60), Committed)
