@@ -138,7 +138,8 @@ class CellsChecks:
         self._check_guarantee(state, passed, allowed_s)
 
     def _check_use(self, state, passed, allowed_s):
-        """Nobody works beyond its leases for long."""
+        """Nobody works beyond its leases for long. Applications that are not registered here are not looked at: those
+        of an arbiter that was superseded go on until they end."""
         names = {yarn_app: app for app, yarn_app in state.yarn_apps.items()}
         cells = {}
         for one in entries_of(state):
@@ -146,7 +147,8 @@ class CellsChecks:
                 cells.setdefault(one.app, set()).update(one.gpus)
         for one in self.process.world.yarn.running():
             mine = cells.get(names.get(one.app), set()) if one.arbiter == self.process.name else set()
-            one.beyond_s = 0.0 if set(one.cells) <= mine else one.beyond_s + passed
+            is_within = one.app not in names or set(one.cells) <= mine
+            one.beyond_s = 0.0 if is_within else one.beyond_s + passed
             require(one.beyond_s <= allowed_s, f"{one.id} works beyond its lease for {one.beyond_s:.0f} s")
 
     def _check_guarantee(self, state, passed, allowed_s):
@@ -237,9 +239,8 @@ class GangMaster(Process):
         self.world.at(self.world.now + self.world.draws("am").uniform(least, most), start)
 
     def ended(self):
-        if self.application in self.world.yarn.apps:
+        if self.application in self.world.yarn.apps and not self.is_over:
             self.world.yarn.lose_master(self.application)
-        if not self.is_over:
             self._start_later(1.0, 6.0)
 
     # One attempt.
@@ -259,8 +260,7 @@ class GangMaster(Process):
     def _declare(self):
         """Said again and again: a request may be lost, and an earlier one may arrive after it."""
         self.later(DECLARE_S, self._declare)
-        now = self.works[:1] if self.is_guaranteed else self.works
-        self._call("declare", (self.registered_as, tuple(one.job(self.tenant) for one in now)))
+        self._declare_now()
 
     def _call(self, request, values, on_answer=lambda answer: None, on_failure=lambda: None):
         serve = partial(self.arbiter.serve, request, values)
@@ -373,7 +373,7 @@ class GangMaster(Process):
                     if not self.works:
                         self._leave()
                         return
-                    self.later(0.01, self._declare_now)
+                    self._declare_now()
 
     def _declare_now(self):
         now = self.works[:1] if self.is_guaranteed else self.works
