@@ -440,6 +440,8 @@ class CellsFaults(Faults):
 class CellsWorld(World):
     """See the module."""
 
+    is_mutable = True
+
     def __init__(self, seed, replays=True):
         self.seed, self.now, self.steps = seed, 0.0, 0
         self.trace, self.reached = [], set()

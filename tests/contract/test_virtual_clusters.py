@@ -43,8 +43,9 @@ class World(LedgerWorld):
         return len(self.leases().get(app, ()))
 
 
-def world(cells=HALVES, **settings):
-    made = World(LedgerWorld.of("cells", *NODES, settings=BuddyCellsSettings(cells, **settings)).stage)
+def world(cells=HALVES, place_within_s=0.0, **settings):
+    settings = BuddyCellsSettings(cells, **settings)
+    made = World(LedgerWorld.of("cells", *NODES, settings=settings, place_within_s=place_within_s).stage)
     assert made.failure is None
     return made
 
@@ -156,6 +157,19 @@ def test_what_a_gang_vacates_before_it_hears_that_it_is_spared_is_leased_to_it_a
     obey(at, low)
     assert at.gpus_of(low) == 16
     assert {entry.leased.claim[1] for entry in at.state.ledger.leases.values()} == {"low-0", "low-1"}
+
+
+def test_a_gang_of_which_yarn_places_a_part_of_a_pod_begins_anew():
+    at = world(place_within_s=10.0)
+    app = at.arrive("prod")
+    at.declare(app, job("gang", "prod", 4, 4))
+    hosts = sorted({cell.partition("/")[0] for cell in at.leases()[app]})
+    for _ in range(2):
+        at.run(app, **{hosts[0]: [1], hosts[1]: [4]})
+        at.wait(12.0)
+    at.run(app)
+    at.wait(70.0)
+    assert at.gpus_of(app) == 8
 
 
 def test_a_pod_that_lost_its_node_returns_with_it():
