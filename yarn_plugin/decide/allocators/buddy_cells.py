@@ -10,9 +10,9 @@ YARN's applications add:
   block others. Opportunistic ones then take turns by weighted max-min over tenants (`low_priority`).
 - Leases that YARN does not place in time come back; their claim is tried again after `retry_s`, or when it is revised.
 - A pod that gave its cells back does not return while its gang runs; one that lost its node returns with it.
-- A gang whose eviction is no longer needed is spared, if all of its pods still have all their cells. A pod that gives its
-  cells back within `retry_s` after that has vacated them for the eviction, and gets them again.
-- A gang is revoked, and begins anew, if a pod of it loses some of its cells in this way, or since YARN does not place it.
+- A gang whose eviction is no longer needed is spared, if all of its pods still have all their cells. A pod that gives
+  its cells back within `retry_s` after that has vacated them for the eviction, and gets them again.
+- A gang is revoked, and begins anew, if a pod loses some of its cells in this way, or since YARN does not place them.
 - A new configuration that downgrades gangs takes effect `notice_s` after their applications have been told.
 - Where another allocator decides inside a virtual cluster (`inside`), it is called with virtual cells (see `hosting`).
 """
