@@ -3,7 +3,6 @@
 import io
 import logging
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -31,6 +30,7 @@ from qoop.server.backend import Answer, Statement, Table, TableColumn
 from qoop.server.encoding import schema_of
 from qoop.server.errors import GENERAL_ERROR, ServerError, StatementFailedError
 from qoop.server.operations import OperationLog
+from qoop.server.pools import POOL, STOPPED, SessionPool
 from qoop.server.results import Result, ResultRoom
 from qoop.server.types import NO_ROWS, Column, column
 from yarn_plugin.errors import describe
@@ -42,7 +42,6 @@ ONE_COLUMN_SHOW_TABLES = "spark.qoop.server.hiveShowTables"
 
 SHOW_TABLES = re.compile(r"\s*SHOW\s+TABLES\b", re.IGNORECASE)
 STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
-POOL = "spark.scheduler.pool"
 
 PREFIXES = ("set:hiveconf:", "set:hivevar:", "set:system:", "set:metaconf:", "set:")
 """What clients put before the name of a setting."""
@@ -70,7 +69,6 @@ class SparkApplication:
     def __init__(self, spark: SparkSession, shares: Shares, options: Options) -> None:
         self._spark, self._shares, self._options = spark, shares, options
         self.version = spark.version
-        self._pools = Numbers()
 
     def open_session(self, user: str, configuration: Mapping[str, str]) -> "ClientSession":
         """Open a session of a user's."""
@@ -80,13 +78,14 @@ class SparkApplication:
                 session.conf.set(name, value)
             if (database := configuration.get("use:database")) not in (None, "", "default"):
                 session.sql(f"USE {quoted(str(database))}")
-        return ClientSession(session, user, self._shares, self._options, self._pools)
+            pool = SessionPool(session)
+        return ClientSession(session, user, self._shares, self._options, pool)
 
     def has_stopped(self) -> bool:
         """Whether Spark has stopped, by itself or as the cluster has ended the application."""
         try:
             return bool(self._spark.sparkContext._jsc.sc().isStopped())
-        except (Py4JError, AttributeError, OSError):
+        except STOPPED:
             return True
 
 
@@ -101,34 +100,12 @@ def settings(configuration: Mapping[str, str]) -> dict[str, str]:
     return chosen
 
 
-class Numbers:
-    """Numbers in use, each given to one at a time, the smallest first: Spark never removes a pool. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._used: set[int] = set()
-
-    def take(self) -> int:
-        """The smallest that is free."""
-        with self._lock:
-            number = next(number for number in range(1, len(self._used) + 2) if number not in self._used)
-            self._used.add(number)
-            return number
-
-    def give_back(self, number: int) -> None:
-        """It is free again."""
-        with self._lock:
-            self._used.discard(number)
-
-
 class ClientSession:
     """A client's session: its settings, temporary views and functions are its own."""
 
-    def __init__(self, spark: SparkSession, user: str, shares: Shares, options: Options, pools: Numbers) -> None:
+    def __init__(self, spark: SparkSession, user: str, shares: Shares, options: Options, pool: SessionPool) -> None:
         self._spark, self._user, self._shares, self._options = spark, user, shares, options
-        self._pools = pools
-        # The tasks of all sessions take turns: each has a pool of the fair scheduler.
-        self._pool = pools.take()
+        self._pool = pool
         self._set_here: Any = spark._jsparkSession.sessionState().conf().settings().keySet()
         jvm: Any = spark._jvm
         self._of_server = jvm.java.util.HashSet(list(OF_THE_SERVER))
@@ -196,11 +173,11 @@ class ClientSession:
         without_delay(self._spark)
         self._set_here.removeAll(self._of_server)
         context.setJobGroup(statement.group, " ".join(statement.text[:400].split())[:200], True)
-        context.setLocalProperty(POOL, f"session-{self._pool}")
         try:
-            yield
+            with self._pool.statement():
+                yield
         finally:
-            with suppress(Py4JError):  # Spark has stopped.
+            with suppress(*STOPPED):
                 context._jsc.clearJobGroup()
 
     def cancel(self, group: str) -> None:
@@ -208,7 +185,7 @@ class ClientSession:
         try:
             # Not its running jobs alone: it may be between two, or plan its first.
             self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group)
-        except (Py4JError, AttributeError, OSError) as problem:
+        except STOPPED as problem:
             log.warning("%s: could not be cancelled: %s", group, describe(problem))
 
     def schemas(self) -> Sequence[str]:
@@ -246,7 +223,7 @@ class ClientSession:
 
     def close(self) -> None:
         """Release it. The JVM forgets the session with this object."""
-        self._pools.give_back(self._pool)
+        self._pool.close()
 
 
 def _columns(frame: DataFrame) -> tuple[Column, ...]:

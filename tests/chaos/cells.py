@@ -20,7 +20,7 @@ from tests.chaos.world import Users, World
 from tests.small_cells import HOSTS, spec
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.events import AppSaid, JobsDeclared, Registered
-from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
 from yarn_plugin.decide.pools.commands import Revoke
 from yarn_plugin.drive.virtual_time import Agenda
@@ -451,7 +451,7 @@ class CellsWorld(World):
         draws = self.draws("world")
         cells = BuddyCellsSettings(spec(**QUOTAS), promotes=draws.random() < 0.5, retry_s=5.0)
         grace_s, place_within_s = draws.choice((4.0, 8.0)), draws.choice((8.0, 12.0))
-        self.settings = LedgerSettings("cells", cells, grace_s=grace_s, place_within_s=place_within_s)
+        self.settings = LedgerSettings("cells", cells, grace_s=grace_s, place_within_s=place_within_s, rules=RULES)
         amounts = Resources.of({MEMORY: 65536, VCORES: 32, GPU: 4})
         self.yarn = Yarn(self, [Node(f"{host}:8041", f"/r{place // 2}", amounts) for place, host in enumerate(HOSTS)])
         self.network, self.users = Network(self), Users(self, "users")

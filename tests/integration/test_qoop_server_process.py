@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -14,6 +15,8 @@ from tests.integration.query_process import FLAGS, access
 from tests.integration.sleepers import eventually
 from tests.server_world import Client
 from tests.spark.spark_sessions import small_data
+from tpcds import data
+from tpcds.queries import spark_text
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
@@ -72,7 +75,7 @@ def test_a_statement_that_runs_ends_before_the_server_does(tmp_path):
 
 def test_spark_ends_with_a_server_that_is_killed(tmp_path):
     with local(tmp_path) as (process, port, _), Client(port) as client:
-        client.execute(client.open(), "SELECT count(*) FROM range(1000000000000) WHERE rand() > 2")
+        client.execute(client.open(), "SELECT count(*) FROM range(1000000000000) WHERE rand() > 0.5")
         process.kill()
 
 
@@ -102,3 +105,35 @@ def test_a_server_on_yarn_is_one_application_that_is_gone_after_a_kill(cluster, 
         assert len(admin.list_apps()) == 1
         process.kill()
         eventually(lambda: not admin.list_apps(), "the arbiter and YARN have no application", 60)
+
+
+def test_beeline_on_yarn_prints_share_changes_and_switches(cluster, arbiter, tmp_path):
+    environment, arbitration = access(cluster, arbiter, tmp_path)
+    token, environment = (tmp_path / "token").read_text(), {**os.environ, **environment}
+    texts = tmp_path / "queries.sql"
+    texts.write_text("".join(f"{spark_text(number).strip().rstrip(';')};\n" for number in (17, 25, 29, 72)))
+    words = (*FLAGS, *arbitration, "--tables", data.open_data(data.ensure(0.1)).path)
+    with server(tmp_path / "server", *words, environment=environment) as (_, port, _):
+        beeline = [
+            *("beeline", "-u", f"jdbc:hive2://127.0.0.1:{port}/default"),
+            *("-n", token.split(".")[1], "-p", token),
+        ]
+        printed = tmp_path / "beeline"
+        with printed.open("w") as written:
+            process = subprocess.Popen([*beeline, "-f", texts], env=environment, stdout=written, stderr=written)
+        try:
+            eventually(lambda: " of plan " in printed.read_text(), "a stage has started", 180)
+            while process.poll() is None:
+                other = arbiter.register("other")
+                time.sleep(6)
+                arbiter.admin().deregister(other.app)
+                time.sleep(6)
+        finally:
+            process.kill()
+            process.wait()
+    lines = printed.read_text().splitlines()
+    changes, switches = ([line for line in lines if word in line] for word in ("share: ", "switched to plan"))
+    print(f"{len(changes)} lines of shares, {len(switches)} switches, exit code {process.returncode}")
+    print(*changes[:6], *switches, sep="\n")
+    assert process.returncode == 0, lines[-20:]
+    assert any("2 applications" in line for line in changes)

@@ -11,9 +11,8 @@ from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.replan.events import ShareChanged
 from qoop.server.spark import ONE_COLUMN_SHOW_TABLES, SparkApplication
-from qoop.server.start import show_tables
 from tests.server_world import Client, World, small  # first: it skips where Thrift is missing
-from tests.spark.spark_sessions import active_jobs, local_session, small_data, wait_until
+from tests.spark.spark_sessions import active_jobs, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -42,13 +41,6 @@ class Feed:
 
     def close(self):
         pass
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    with local_session(tmp_path_factory.mktemp("spark"), small_data()) as session:
-        show_tables(session, small_data().path)
-        yield session
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +211,26 @@ def test_a_session_cannot_take_its_jobs_from_their_group_or_pool(client, spark):
     client.call("CancelOperation", operationHandle=operation)
     assert client.until_ended(operation).operationState == CANCELED
     wait_until(lambda: not active_jobs(spark))
+
+
+def test_statements_of_a_session_get_slots_in_the_order_of_their_start(client, spark):
+    """The last stage of the first does not wait for the first stages of all that started later."""
+    session = client.open()
+    text = "SELECT count(java_method('java.lang.Thread', 'sleep', 150L)) FROM range(0, 8, 1, 8)"
+    ask(client, session, text)
+    began, took = time.monotonic(), []
+    operations = [client.execute(session, text).operationHandle for _ in range(6)]
+    for operation in operations:
+        assert client.until_ended(operation).operationState == FINISHED
+        took.append(time.monotonic() - began)
+    assert took[0] < took[-1] / 2, took
+    client.call("CloseSession", sessionHandle=session)
+    wait_until(lambda: not [pool.name() for pool in pools(spark) if pool.name().startswith("session-")])
+
+
+def pools(spark):
+    """The pools of Spark's scheduler."""
+    return list(spark.sparkContext._jsc.sc().taskScheduler().rootPool().schedulableQueue().toArray())
 
 
 def test_a_broken_view_hides_no_other_tables_columns(client):

@@ -19,7 +19,7 @@ from qoop.server import authentication, start
 from qoop.server.authentication import ByName, ByToken
 from qoop.server.errors import AuthenticationError
 from qoop.server.sasl import Credentials
-from qoop.server.spark import Numbers, settings
+from qoop.server.spark import settings
 from qoop.submit import application
 from qoop.submit.job import SparkFlags
 from yarn_plugin import console
@@ -294,10 +294,3 @@ def test_settings_are_those_of_spark():
             "spark.qoop.plan": "always",
         }
     ) == {"spark.sql.ansi.enabled": "false", "day": "2020-01-01", "spark.qoop.plan": "always"}
-
-
-def test_numbers_are_used_again():
-    numbers = Numbers()
-    assert [numbers.take() for _ in range(3)] == [1, 2, 3]
-    numbers.give_back(2)
-    assert [numbers.take(), numbers.take()] == [2, 4]
