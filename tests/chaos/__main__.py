@@ -1,4 +1,4 @@
-"""Play seeds: `python -m tests.chaos [--seeds 0-999] [--trace SEED]`."""
+"""Play seeds: `python -m tests.chaos [--cells] [--seeds 0-999] [--trace SEED]`."""
 
 import argparse
 import gc
@@ -9,13 +9,15 @@ import time
 import traceback
 from pathlib import Path
 
+from tests.chaos import cells
+from tests.chaos.cells import CellsWorld
 from tests.chaos.checks import ViolationError
 from tests.chaos.world import RARE, World
 
 
-def play(seed, replays=True):
+def play(seed, replays=True, kind=World):
     """A world, played; and what is wrong with it, if something is."""
-    world = World(seed, replays)
+    world = kind(seed, replays)
     # A world makes little garbage that only the collector finds, which takes a sixth of the time.
     gc.disable()
     try:
@@ -39,21 +41,23 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seeds", type=seeds_of, default=range(1000), metavar="FIRST-LAST")
     parser.add_argument("--trace", type=int, metavar="SEED", help="print the trace of this seed, and nothing else")
+    parser.add_argument("--cells", action="store_true", help="virtual clusters of cells instead of an auction")
     options = parser.parse_args()
+    kind, rare = (CellsWorld, cells.RARE) if options.cells else (World, RARE)
     # What is skipped is reported below.
     logging.disable(logging.CRITICAL)
     if options.trace is not None:
-        world, problem = play(options.trace)
+        world, problem = play(options.trace, kind=kind)
         print(*world.trace, sep="\n")
         print(f"seed {options.trace}: {problem or 'clean'}")
         return 1 if problem else 0
-    reached, failed, steps, begun = dict.fromkeys(RARE, 0), 0, 0, time.process_time()
+    reached, failed, steps, begun = dict.fromkeys(rare, 0), 0, 0, time.process_time()
     digest = hashlib.sha256()
     for seed in options.seeds:
-        world, problem = play(seed)
+        world, problem = play(seed, kind=kind)
         steps += world.steps
         digest.update("\n".join(world.trace).encode())
-        for name in world.reached:
+        for name in world.reached & reached.keys():
             reached[name] += 1
         if problem:
             failed += 1

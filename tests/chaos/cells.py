@@ -20,7 +20,7 @@ from tests.chaos.world import Users, World
 from tests.small_cells import HOSTS, spec
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.events import AppSaid, JobsDeclared, Registered
-from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
 from yarn_plugin.decide.pools.commands import Revoke
 from yarn_plugin.drive.virtual_time import Agenda
@@ -138,7 +138,8 @@ class CellsChecks:
         self._check_guarantee(state, passed, allowed_s)
 
     def _check_use(self, state, passed, allowed_s):
-        """Nobody works beyond its leases for long."""
+        """Nobody works beyond its leases for long. Applications that are not registered here are not looked at: those
+        of an arbiter that was superseded go on until they end."""
         names = {yarn_app: app for app, yarn_app in state.yarn_apps.items()}
         cells = {}
         for one in entries_of(state):
@@ -146,7 +147,8 @@ class CellsChecks:
                 cells.setdefault(one.app, set()).update(one.gpus)
         for one in self.process.world.yarn.running():
             mine = cells.get(names.get(one.app), set()) if one.arbiter == self.process.name else set()
-            one.beyond_s = 0.0 if set(one.cells) <= mine else one.beyond_s + passed
+            is_within = one.app not in names or set(one.cells) <= mine
+            one.beyond_s = 0.0 if is_within else one.beyond_s + passed
             require(one.beyond_s <= allowed_s, f"{one.id} works beyond its lease for {one.beyond_s:.0f} s")
 
     def _check_guarantee(self, state, passed, allowed_s):
@@ -237,9 +239,8 @@ class GangMaster(Process):
         self.world.at(self.world.now + self.world.draws("am").uniform(least, most), start)
 
     def ended(self):
-        if self.application in self.world.yarn.apps:
+        if self.application in self.world.yarn.apps and not self.is_over:
             self.world.yarn.lose_master(self.application)
-        if not self.is_over:
             self._start_later(1.0, 6.0)
 
     # One attempt.
@@ -259,8 +260,7 @@ class GangMaster(Process):
     def _declare(self):
         """Said again and again: a request may be lost, and an earlier one may arrive after it."""
         self.later(DECLARE_S, self._declare)
-        now = self.works[:1] if self.is_guaranteed else self.works
-        self._call("declare", (self.registered_as, tuple(one.job(self.tenant) for one in now)))
+        self._declare_now()
 
     def _call(self, request, values, on_answer=lambda answer: None, on_failure=lambda: None):
         serve = partial(self.arbiter.serve, request, values)
@@ -373,7 +373,7 @@ class GangMaster(Process):
                     if not self.works:
                         self._leave()
                         return
-                    self.later(0.01, self._declare_now)
+                    self._declare_now()
 
     def _declare_now(self):
         now = self.works[:1] if self.is_guaranteed else self.works
@@ -440,6 +440,8 @@ class CellsFaults(Faults):
 class CellsWorld(World):
     """See the module."""
 
+    is_mutable = True
+
     def __init__(self, seed, replays=True):
         self.seed, self.now, self.steps = seed, 0.0, 0
         self.trace, self.reached = [], set()
@@ -449,7 +451,7 @@ class CellsWorld(World):
         draws = self.draws("world")
         cells = BuddyCellsSettings(spec(**QUOTAS), promotes=draws.random() < 0.5, retry_s=5.0)
         grace_s, place_within_s = draws.choice((4.0, 8.0)), draws.choice((8.0, 12.0))
-        self.settings = LedgerSettings("cells", cells, grace_s=grace_s, place_within_s=place_within_s)
+        self.settings = LedgerSettings("cells", cells, grace_s=grace_s, place_within_s=place_within_s, rules=RULES)
         amounts = Resources.of({MEMORY: 65536, VCORES: 32, GPU: 4})
         self.yarn = Yarn(self, [Node(f"{host}:8041", f"/r{place // 2}", amounts) for place, host in enumerate(HOSTS)])
         self.network, self.users = Network(self), Users(self, "users")

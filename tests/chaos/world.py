@@ -59,12 +59,14 @@ class Users(Process):
 
 
 class World:
-    """`now`: true time in seconds. `trace`: a line a step. `reached`: the rare states.
+    """`now`: true time in seconds. `trace`: a line a step. `reached`: the rare states. `is_mutable`: states are changed
+    in place, and compared by their dumps.
 
     `replays`: the arbiters' journals are replayed as they are written, and compared after every step.
     """
 
     name = "world"
+    is_mutable = False
 
     def __init__(self, seed, replays=True):
         self.seed, self.now, self.steps = seed, 0.0, 0

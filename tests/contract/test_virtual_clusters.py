@@ -43,8 +43,9 @@ class World(LedgerWorld):
         return len(self.leases().get(app, ()))
 
 
-def world(cells=HALVES, **settings):
-    made = World(LedgerWorld.of("cells", *NODES, settings=BuddyCellsSettings(cells, **settings)).stage)
+def world(cells=HALVES, place_within_s=0.0, **settings):
+    settings = BuddyCellsSettings(cells, **settings)
+    made = World(LedgerWorld.of("cells", *NODES, settings=settings, place_within_s=place_within_s).stage)
     assert made.failure is None
     return made
 
@@ -115,41 +116,63 @@ def test_a_cancelled_eviction_spares_its_victims():
 
 
 def evicting():
-    """Opportunistic gangs of two pods of four GPUs on all nodes, one of which a gang of `high` evicts."""
+    """Two opportunistic gangs of two nodes each, one of which has to make room for `high`; and its first lease."""
     at = world()
     low, high = at.arrive("research"), at.arrive("prod")
     at.declare(low, *(job(f"low-{number}", "research", 4, 4, priority=-1) for number in range(2)))
     at.run(low, n0=[4], n1=[4], n2=[4], n3=[4])
     at.declare(high, job("urgent", "prod", 4))
-    first, second = (one.lease for one in at.sent(Revoke))
-    entries = {entry.id: entry for entry in at.state.ledger.leases.values()}
-    return at, low, high, entries[first], entries[second]
+    lease = at.sent(Revoke)[0].lease
+    return at, low, high, next(entry for entry in at.state.ledger.leases.values() if entry.id == lease)
+
+
+def give_back(at, low, entry, number):
+    """It stops what runs on so many GPUs of a lease, says so, and runs on whatever else it leases."""
+    given = entry.gpus[:number]
+    host = given[0].partition("/")[0]
+    at.run(low, **({"n0": [4], "n1": [4], "n2": [4], "n3": [4]} | {host: [1] * (4 - number)}))
+    at.say(low, Release(entry.id, given))
+
+
+def obey(at, low):
+    """It stops what is revoked, and runs what it leases."""
+    for _ in range(3):
+        at.run(low)
+        at.wait(40.0)
 
 
 def test_a_gang_that_has_vacated_some_of_its_cells_is_not_spared():
-    at, low, high, first, _ = evicting()
-    given = first.gpus[:2]
-    host = given[0].partition(":")[0]
-    at.run(low, **{host: [1, 1]})
-    at.say(low, Release(first.id, given))
+    at, low, high, entry = evicting()
+    give_back(at, low, entry, 2)
     at.declare(high)
-    at.run(low, **{name: [] for name in {one.partition(":")[0] for one in (*first.gpus, *at.leases()[low])}})
-    at.wait(40.0)
+    obey(at, low)
     assert at.gpus_of(low) == 16, "it begins anew, as a whole"
 
 
 @pytest.mark.parametrize("number", [2, 4])
 def test_what_a_gang_vacates_before_it_hears_that_it_is_spared_is_leased_to_it_again(number):
-    at, low, high, first, _ = evicting()
+    at, low, high, entry = evicting()
     at.declare(high)
-    given = first.gpus[:number]
-    host = given[0].partition(":")[0]
-    at.run(low, **{host: [1] * (4 - number)})
-    at.say(low, Release(first.id, given))
-    at.run(low, **{host: []})
-    at.wait(40.0)
+    give_back(at, low, entry, number)
+    obey(at, low)
     assert at.gpus_of(low) == 16
     assert {entry.leased.claim[1] for entry in at.state.ledger.leases.values()} == {"low-0", "low-1"}
+
+
+def test_a_gang_of_which_yarn_places_a_part_of_a_pod_begins_anew():
+    at = world(place_within_s=10.0)
+    app = at.arrive("prod")
+    at.declare(app, job("gang", "prod", 4, 4))
+    hosts = sorted({cell.partition("/")[0] for cell in at.leases()[app]})
+    for _ in range(2):
+        at.run(app, **{hosts[0]: [1], hosts[1]: [4]})
+        at.wait(12.0)
+    at.run(app)
+    seconds = 0
+    while at.gpus_of(app) < 8:
+        at.wait(5.0)
+        seconds += 5
+        assert seconds <= 150, "after the grace period, and `retry_s`"
 
 
 def test_a_pod_that_lost_its_node_returns_with_it():

@@ -10,8 +10,9 @@ YARN's applications add:
   block others. Opportunistic ones then take turns by weighted max-min over tenants (`low_priority`).
 - Leases that YARN does not place in time come back; their claim is tried again after `retry_s`, or when it is revised.
 - A pod that gave its cells back does not return while its gang runs; one that lost its node returns with it.
-- A gang whose eviction is no longer needed is spared, if all of its pods still have all their cells. What it gives back
-  within `retry_s` after that, it vacated for the eviction: its pods get these cells again, each as a whole.
+- A gang whose eviction is no longer needed is spared, if all of its pods still have all their cells. A pod that gives
+  its cells back within `retry_s` after that has vacated them for the eviction, and gets them again.
+- A gang is revoked, and begins anew, if a pod loses some of its cells in this way, or since YARN does not place them.
 - A new configuration that downgrades gangs takes effect `notice_s` after their applications have been told.
 - Where another allocator decides inside a virtual cluster (`inside`), it is called with virtual cells (see `hosting`).
 """
@@ -432,8 +433,7 @@ class _Deciding:
                 self._free_orphan(each)
                 continue
             if not each.is_over:
-                if self._was_spared(self._placed[name]):
-                    self._drop.append(Drop(each.key, LeaseDropped("some of its cells were vacated for an eviction")))
+                self._lose_part(name, is_unplaced)
                 continue
             placed = self._placed[name]
             slot = placed.keys.index(each.key)
@@ -445,6 +445,15 @@ class _Deciding:
             ended_itself = name not in self._placed and not (placed.is_evicted or is_broken or is_late)
             if placed.claim in self._seen.claims and (is_unplaced or ended_itself):
                 self._rest(name)
+
+    def _lose_part(self, name: str, is_unplaced: bool) -> None:
+        """A pod has lost some of its cells, not by its own will: its gang begins anew."""
+        placed = self._placed[name]
+        if placed.is_evicted or not (is_unplaced or self._was_spared(placed)):
+            return
+        if is_unplaced:
+            self._rest(name)
+        self._evict(name, LeaseDropped("its gang begins anew: a pod has lost some of its cells"))
 
     def _was_spared(self, placed: Placed) -> bool:
         """Whether its eviction was cancelled so lately that it may not have heard of it."""
@@ -792,7 +801,7 @@ class _Deciding:
         self._withdraw += [Withdraw(key) for key in sorted(keys)]
         self._place = [place for place in self._place if place.key not in keys]
 
-    def _evict(self, name: str, cause: Evicted | CellsReconfigured) -> None:
+    def _evict(self, name: str, cause: Evicted | CellsReconfigured | LeaseDropped) -> None:
         """Revoke a gang's leases; those that have not started are over at once."""
         placed = self._placed.get(name)
         # What a guest has lost in a new configuration is revoked already.
