@@ -22,7 +22,7 @@ class Tables:
     """Tables in a DuckDB of their own; the planner's catalogue of them, and their statistics."""
 
     def __init__(self, *statements):
-        self.connection = duckdb.connect()
+        self.connection = duckdb.connect(config={"threads": 1})
         for statement in statements:
             self.connection.execute(statement)
 

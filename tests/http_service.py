@@ -12,7 +12,7 @@ from tests.clock import HandClock
 from yarn_plugin.api import wire
 from yarn_plugin.api.refusals import Limits
 from yarn_plugin.api.service import create
-from yarn_plugin.api.streams import Streams
+from yarn_plugin.api.streams import Position, Streams
 from yarn_plugin.api.tokens import Principal, Tokens
 from yarn_plugin.decide import events
 from yarn_plugin.decide.arbiter import BUILT_IN
@@ -174,6 +174,18 @@ def problems(answer):
 
 def running(name, queue, user="ann", waiting=False, pending=0):
     return YarnApp(name, name, user, queue, waiting, 900.0, cores(0 if waiting else 2), cores(pending), 2)
+
+
+def streamed(streams, app, seen=None):
+    """The events that a stream of an application holds up to now: (id, event, data)."""
+    streams.stopped = True
+
+    async def collect():
+        return [piece async for piece in streams.follow(app, Position.parse(seen) if seen else None)]
+
+    found = parse(b"".join(asyncio.run(collect())).decode())
+    streams.stopped = False
+    return found
 
 
 def parse(text):

@@ -7,9 +7,9 @@ from tests.toys.stage import Simulated, sent
 from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import AppsChanged, ContainersListed, ManagerReached, NodesChanged
-from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
-from yarn_plugin.decide.pools.lease.settings import RULES, LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.ledger import LedgerState
 from yarn_plugin.model.auction import Bid, Estimate, Row
 from yarn_plugin.model.cluster import Capabilities, Container, Node, YarnApp
@@ -66,13 +66,13 @@ class Agent:
                 yield self.delay + 0.1, Bid(message.offer.round, self.rho, self.again)
 
 
-def _lease_pool(settings):
+def lease_pool(settings):
     return Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=LeaseSettings(**{**SETTINGS, **settings}))
 
 
-def _ledger_pool(settings):
+def ledger_pool(settings):
     own = {one.name for one in fields(AuctionSettings)}
-    given = {name: value for name, value in {**SETTINGS, **settings}.items() if name not in ("rules", "policy")}
+    given = {name: value for name, value in {**SETTINGS, **settings}.items() if name != "policy"}
     auction = AuctionSettings(**{name: value for name, value in given.items() if name in own})
     others = {name: value for name, value in given.items() if name not in own}
     parameters = LedgerSettings("themis", auction, **others)
@@ -91,7 +91,7 @@ class World:
     @staticmethod
     def of(*nodes, stage=None, solves=True, is_ledger=False, **settings):
         """`is_ledger`: the auction is an allocator on the ledger."""
-        pool = _ledger_pool(settings) if is_ledger else _lease_pool(settings)
+        pool = ledger_pool(settings) if is_ledger else lease_pool(settings)
         world = World(stage or Simulated(pool, solves=solves))
         world.stage.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
         world.stage.take(NodesChanged(nodes, ()))

@@ -13,7 +13,7 @@ from yarn_plugin.decide.events import (
     NodesChanged,
     Registered,
 )
-from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.leases.validity import validate
 from yarn_plugin.decide.pools.commands import Ask, CancelRevoke, Downgrade, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.ledger import cells_of_pool
@@ -28,7 +28,7 @@ MESSAGES = (Grant, Renew, Revoke, CancelRevoke, LeaseEnded, Downgrade)
 
 
 def pool(allocator, settings=None, **parameters):
-    given = {"grace_s": 30.0, "place_within_s": 0.0, **parameters}
+    given = {"grace_s": 30.0, "place_within_s": 0.0, "rules": RULES, **parameters}
     return Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=LedgerSettings(allocator, settings, **given))
 
 

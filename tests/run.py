@@ -1,18 +1,23 @@
 """Run the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`, as `make test` and `make test-all` do.
 
-First all tests without Spark and those with Spark alone, on all cores, then those on the embedded cluster, one after
-another; with a path among the arguments, only what pytest finds there. Many tests start processes and wait for them, on
-a machine that may be busy: one that fails is run once more, and its first failure is shown. In addition to pytest: the
-slowest tests and all skips are listed, each skip must have an allowed reason (see `skips`), and no process that the
-tests have started may still run at the end.
+First all tests without Spark, then those with Spark alone, on all cores. Beside them those on the embedded cluster, one
+after another, which mostly wait; what they print comes last. With a path among the arguments, only what pytest finds
+there. Many tests start processes and wait for them, on a machine that may be busy: one that fails is run once more, and
+its first failure is shown. In addition to pytest: the slowest tests and files and all skips are listed, each skip must
+have an allowed reason (see `skips`), and no process that the tests have started may still run at the end.
 """
 
 import argparse
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -20,15 +25,25 @@ import psutil
 MARK = "YARN_PLUGIN_TEST_RUN"
 """Set in the environment of the run, which all its processes inherit, even detached ones."""
 
-ALL_CORES = ["--numprocesses=logical", "--dist=loadfile"]
+ALL_CORES = ["--numprocesses=logical", "--dist=loadfile", "--no-loadscope-reorder"]
 
 PARTS = [
     [*ALL_CORES, "--ignore=tests/integration", "--ignore=tests/spark", "tests"],
     [*ALL_CORES, "tests/spark"],
-    ["tests/integration"],
 ]
 
-OPTIONS = ["-p", "tests.skips", "--durations=40", "--reruns=1", "-rfER", "--rerun-show-tracebacks"]
+BESIDE = ["tests/integration"]
+
+OPTIONS = [
+    "-p",
+    "tests.skips",
+    "-p",
+    "tests.longest",
+    "--durations=40",
+    "--reruns=1",
+    "-rfER",
+    "--rerun-show-tracebacks",
+]
 
 NO_TESTS = 5
 """pytest's exit code when it has found no tests."""
@@ -45,15 +60,37 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="also run the long fault matrix")
     options, rest = parser.parse_known_args()
     mark = uuid.uuid4().hex
-    selection = [] if options.all else ["-m", "not matrix"]
-    parts = [[]] if any(Path(one.partition("::")[0]).exists() for one in rest) else PARTS
-    codes = []
-    for part in parts:
-        # In a separate process, so that any process with the mark that still runs afterwards was left by the tests.
-        command = [sys.executable, "-m", "pytest", *OPTIONS, *selection, *part, *rest]
-        codes.append(subprocess.run(command, env={**os.environ, MARK: mark}, check=False).returncode)
+    # In separate processes, so that any process with the mark that still runs afterwards was left by the tests.
+    pytest = [sys.executable, "-m", "pytest", *OPTIONS, *([] if options.all else ["-m", "not matrix"])]
+    environment = {**os.environ, MARK: mark}
+    # Hundreds of processes import the same modules: without stored bytecode each would compile them.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    if any(Path(one.partition("::")[0]).exists() for one in rest):
+        codes = {subprocess.run([*pytest, *rest], env=environment, check=False).returncode}
+    else:
+        with _beside([*pytest, *BESIDE, *rest], environment) as beside:
+            codes = {subprocess.run([*pytest, *part, *rest], env=environment, check=False).returncode for part in PARTS}
+        codes.add(beside.returncode)
     # With -k or -m, some may have no tests.
-    return max(set(codes) - {NO_TESTS} or codes) or _check_processes(mark)
+    return max(codes - {NO_TESTS} or codes) or _check_processes(mark)
+
+
+@contextmanager
+def _beside(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command beside the block, and print its output after both have ended."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            yield process
+        except BaseException:
+            process.send_signal(signal.SIGINT)
+            raise
+        finally:
+            process.wait()
+            output.seek(0)
+            sys.stdout.flush()
+            shutil.copyfileobj(output, sys.stdout.buffer)
+            sys.stdout.flush()
 
 
 def _check_processes(mark: str) -> int:

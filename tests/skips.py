@@ -10,6 +10,7 @@ ALLOWED = (
     "needs OR-tools",
     "needs thrift and PyHive",
     "needs nbclient and ipykernel",
+    "needs Ray Tune",
     "needs other versions of pyspark",
 )
 """Allowed beginnings of reasons: what a machine need not have."""

@@ -1,5 +1,8 @@
 """A small cluster of cells for tests: two racks of two nodes of two pairs of GPUs."""
 
+from tests.lease_world import node
+from tests.ledger_world import LedgerWorld
+from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import (
     CellType,
     ClusterSpec,
@@ -23,3 +26,10 @@ def spec(**clusters):
         for name, cells in clusters.items()
     }
     return ClusterSpec(types, racks, quotas, {"gpu": ("rack",)})
+
+
+def in_prod():
+    """The cluster in an arbiter's pool; the virtual cluster `prod`, where everybody is, auctions one rack."""
+    settings = BuddyCellsSettings(spec(prod={"rack": 1}, other={"rack": 1}), inside={"prod": "themis"},
+                                  inside_lease_s=60.0, default_cluster="prod")  # fmt: skip
+    return LedgerWorld.of("cells", *(node(host, 4) for host in HOSTS), settings=settings)

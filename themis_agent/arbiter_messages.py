@@ -12,6 +12,10 @@ from yarn_plugin.model.auction import Release
 SLOWDOWN = "shared-gpus.slowdown/1"
 """The type of the message with which an application tells a slowdown (docs/sharing.md)."""
 
+SAMPLE = "allox.sample"
+"""The type of the message with which an application tells how fast a job is (docs/allox.md). Of its alternatives the
+first is a GPU, the second a slot (`trial_jobs.alternatives_of`)."""
+
 
 class Translation:
     """Translates the messages of one application. `journal_time`: seconds since the epoch in the agent's time.
@@ -29,7 +33,9 @@ class Translation:
                 return (events.Offered(message.id, message.offer),)
             case messages.Grant():
                 return tuple(
-                    events.Granted(lease.id, self._gpus(lease), self._time(lease.until), _trial(lease))
+                    events.Granted(
+                        lease.id, self._gpus(lease), self._time(lease.until), _trial(lease), _is_sample(lease)
+                    )
                     for lease in message.leases
                 )
             case messages.Renew():
@@ -45,7 +51,7 @@ class Translation:
         gpus = self._gpus(lease)
         revoked = tuple(gpu.cell for gpu in gpus) if self._is_sharing and lease.revoked else lease.revoked
         until, by = self._time(lease.until), self._time(lease.vacate_by)
-        return events.HeldLease(lease.id, gpus, until, revoked, by, _trial(lease))
+        return events.HeldLease(lease.id, gpus, until, revoked, by, _trial(lease), _is_sample(lease))
 
     def _gpus(self, lease: messages.Lease) -> tuple[events.Gpu, ...]:
         gpus = _gpus(lease)
@@ -66,6 +72,10 @@ class Translation:
 def _trial(lease: messages.Lease) -> str:
     """The trial that a lease is for; "": it is for a search as a whole."""
     return lease.job if is_trial_id(lease.job) else ""
+
+
+def _is_sample(lease: messages.Lease) -> bool:
+    return lease.kind == "sample"
 
 
 def _gpus(lease: messages.Lease) -> tuple[events.Gpu, ...]:
@@ -98,5 +108,8 @@ def answer(command: commands.Command) -> tuple[str, dict[str, Any]] | None:
             return messages.write(Release(command.lease, tuple(map(gpu_of, command.cells))))
         case commands.SendSlowdown():
             return SLOWDOWN, {"job": command.job, "slowdown": command.slowdown}
+        case commands.SendSpeed():
+            run = {"job": command.trial, "alternative": int(command.is_slot)}
+            return SAMPLE, {**run, "batches": command.steps, "seconds": command.seconds}
         case _:
             return None

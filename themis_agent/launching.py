@@ -12,9 +12,6 @@ from themis_agent.local.folder import Folder
 from themis_agent.trial.wire import CheckpointSpec, LaunchSpec
 from yarn_plugin.api.jobs import GpuPart
 
-LAUNCHER, HOST = "themis_agent.trial.launcher", "themis_agent.trial.host"
-"""The modules that a launcher runs, and the host of those that share a GPU."""
-
 
 @dataclass(frozen=True)
 class Site:
@@ -46,7 +43,10 @@ def launch_spec(app: AppFile, folder: Folder, url: str, command: StartTrial, pla
         gpu_locks=list(site.gpu_locks),
         host=site.host,
         checkpoint=CheckpointSpec(
-            directory=site.directory, url=app.checkpoint or folder.url_of(folder.checkpoints), keep=app.keep_checkpoints
+            directory=site.directory,
+            url=app.checkpoint or folder.url_of(folder.checkpoints),
+            keep=app.keep_checkpoints,
+            parent=command.parent,
         ),
         grace_s=app.grace_s,
         orphan_s=app.orphan_s,

@@ -6,9 +6,8 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-Verdict = Literal["good", "limited", "stops"]
+from yarn_plugin.checks import Finding
 
 _QUERY = "index,name,memory.total,mig.mode.current,compute_mode"
 _TIMEOUT_S = 30.0
@@ -36,16 +35,6 @@ class MachineFacts:
     problem: str = ""
     has_mps: bool = False
     runs_mps: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`follows`: from what was found; "": nothing is lacking."""
-
-    topic: str
-    verdict: Verdict
-    found: str
-    follows: str = ""
 
 
 def probe(environment: Mapping[str, str] = os.environ) -> MachineFacts:
@@ -76,26 +65,26 @@ def diagnose(facts: MachineFacts) -> list[Finding]:
     """What follows for trials, and for those that share a GPU."""
     if not facts.gpus:
         follows = "trials run on cores, and see made-up numbers as CUDA_VISIBLE_DEVICES"
-        return [Finding("GPUs", "limited", facts.problem, follows)]
-    found = [Finding("GPUs", "good", ", ".join(f"{gpu.index}: {gpu.name}, {gpu.memory}" for gpu in facts.gpus))]
+        return [Finding("GPUs", facts.problem, "limited", follows)]
+    found = [Finding("GPUs", ", ".join(f"{gpu.index}: {gpu.name}, {gpu.memory}" for gpu in facts.gpus), "good")]
     exclusive = _some(facts.gpus, lambda gpu: gpu.mode not in ("Default", "[N/A]"))
     if exclusive and not facts.runs_mps:
         modes = ", ".join(sorted({gpu.mode for gpu in facts.gpus if gpu.index in exclusive}))
         follows = "a second trial on the same GPU fails: nvidia-smi -c DEFAULT, or run MPS"
-        found.append(Finding("compute mode", "stops", f"{modes} on {', '.join(exclusive)}", follows))
+        found.append(Finding("compute mode", f"{modes} on {', '.join(exclusive)}", "stops", follows))
     else:
-        found.append(Finding("compute mode", "good", ", ".join(sorted({gpu.mode for gpu in facts.gpus}))))
+        found.append(Finding("compute mode", ", ".join(sorted({gpu.mode for gpu in facts.gpus})), "good"))
     if divided := _some(facts.gpus, lambda gpu: gpu.mig is True):
         follows = "its instances are not told apart: trials that share the GPU use the first one; nvidia-smi -mig 0"
-        found.append(Finding("MIG", "limited", f"on for {', '.join(divided)}", follows))
+        found.append(Finding("MIG", f"on for {', '.join(divided)}", "limited", follows))
     else:
-        found.append(Finding("MIG", "good", "off"))
+        found.append(Finding("MIG", "off", "good"))
     if facts.runs_mps:
-        found.append(Finding("MPS", "good", "its daemon runs"))
+        found.append(Finding("MPS", "its daemon runs", "good"))
     else:
         state = "installed, its daemon does not run" if facts.has_mps else "not installed"
         follows = "trials on one GPU take turns, and their part of its computing is not enforced"
-        found.append(Finding("MPS", "limited", state, follows + (": nvidia-cuda-mps-control -d" * facts.has_mps)))
+        found.append(Finding("MPS", state, "limited", follows + (": nvidia-cuda-mps-control -d" * facts.has_mps)))
     return found
 
 

@@ -5,6 +5,7 @@ have ended: so a restarted agent draws the same again.
 """
 
 import json
+import random
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,13 +15,14 @@ from themis_agent import samplers
 from themis_agent.agent.commands import SampleTrial
 from themis_agent.agent.events import Sampled
 from themis_agent.agent.state import State
-from themis_agent.app_file import (
+from themis_agent.app_file import AppFile
+from themis_agent.dimensions import (
     AnyDimension,
-    AppFile,
     CategoricalDimension,
     FloatDimension,
     IntDimension,
     Parameters,
+    Value,
     combinations,
     in_order,
 )
@@ -61,8 +63,39 @@ def sample(app: AppFile, number: int, state: State, earlier: Sequence[Earlier] =
     return suggested(study.ask(), app.space)
 
 
+def variant(app: AppFile, number: int, parent: Parameters) -> Parameters:
+    """The parameters of the trial with this number, made from those of another one: numbers are perturbed, and each
+    parameter may be drawn anew (Jaderberg et al., "Population Based Training of Neural Networks", 2017, section 4.1).
+    """
+    seed = (app.seed * 1_000_003 + number) % 2**32
+    draws, kept = random.Random(seed), Parameters()
+    for name, value in parent.items():
+        if draws.random() >= app.variants.resample:
+            kept[name] = _perturbed(app.space[name], value, app.variants.perturbation ** draws.choice((-1, 1)))
+    study = optuna.create_study(sampler=samplers.make("random", {}, seed))
+    study.enqueue_trial(kept)
+    return suggested(study.ask(), app.space)
+
+
+def _perturbed(dimension: AnyDimension, value: Value, factor: float) -> Value:
+    """A number times a factor, within its range; an integer moves by one at least."""
+    match dimension:
+        case FloatDimension():
+            return min(max(float(value) * factor, dimension.low), dimension.high)
+        case IntDimension():
+            moved = round(float(value) * factor)
+            if moved == value:
+                moved += 1 if factor > 1 else -1
+            return min(max(moved, dimension.low), dimension.high)
+        case CategoricalDimension():
+            return value
+
+
 def sampled(app: AppFile, command: SampleTrial, state: State, earlier: Sequence[Earlier] = ()) -> Sampled:
     """What came of the command: the parameters of its trial."""
+    if command.parent:
+        parent = json.loads(state.trials[command.parent].parameters or "{}")
+        return Sampled(command.trial, json.dumps(variant(app, command.number, parent)))
     return Sampled(command.trial, json.dumps(sample(app, command.number, state, earlier)))
 
 

@@ -43,6 +43,14 @@ def _plan(app: AppFile) -> tuple[Rung, ...]:
             )
         case "successive_halving" | "asha":
             return tuple(_rungs(0, app.trial_count, rungs(app.trial_count, app.max_steps, app.eta), app.eta))
+        case "population":
+            ends = [*range(app.ready_steps, app.max_steps, app.ready_steps), app.max_steps]
+            added = [end - before for end, before in zip(ends, (0, *ends), strict=False)]
+            each = app.trial_count
+            return tuple(
+                Rung(0, number, each, float(end), float(each * steps))
+                for number, (end, steps) in enumerate(zip(ends, added, strict=True))
+            )
         case _:
             return tuple(_rungs(0, app.trial_count, (float(app.max_steps),), app.eta))
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from themis_agent.app_file import AppFile, Parameters, is_in
+from themis_agent.app_file import AppFile
+from themis_agent.dimensions import Parameters, is_in
 from themis_agent.local import stored_folder
 from themis_agent.local.folder import Folder, folder_at
 from yarn_plugin.errors import BadInputError, describe

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yarn_plugin import files
+from yarn_plugin.checks import Verdict
 from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.usage_errors import usage_error
@@ -32,6 +33,8 @@ _JSON_STREAM = "yarn_plugin.json_stream"
 
 UNLIMITED_WIDTH = 100_000_000
 """The width of output to a file or a pipe, where rows are never wrapped."""
+
+_COLOURS: dict[Verdict, str] = {"good": "green", "limited": "yellow", "stops": "red"}
 
 CA_VARIABLE = "REQUESTS_CA_BUNDLE"
 
@@ -169,6 +172,12 @@ def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[obj
     truncated: cells are wrapped on a narrow terminal, and never elsewhere.
     """
     return data_table(title, [(name.removeprefix("#"), name.startswith("#")) for name in columns], rows)
+
+
+def checks(title: str | None, last: str, rows: Iterable[tuple[str, Verdict, str, str]]) -> Table:
+    """The table of a doctor: what was checked, the verdict, what was found, and a column `last`."""
+    shown = ((topic, Text(verdict, style=_COLOURS[verdict]), *texts) for topic, verdict, *texts in rows)
+    return table(title, ("check", "result", "found", last), shown)
 
 
 def data_table(title: str | None, columns: Iterable[tuple[str, bool]], rows: Iterable[Sequence[object]]) -> Table:

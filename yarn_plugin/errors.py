@@ -3,6 +3,8 @@
 Public: the applications (`qoop`, `themis_agent`, `tpcds`) derive their own errors from `ReportedError`.
 """
 
+from collections.abc import Iterator
+
 
 class ReportedError(Exception):
     """An error to print as one line: what is wrong (field and value), and what would be right.
@@ -29,6 +31,20 @@ def os_reason(problem: OSError) -> str:
     """Why the operating system refused, in the form of our errors, such as "no such file or directory"."""
     reason = problem.strerror or str(problem)
     return f"{reason[:1].lower()}{reason[1:]}"
+
+
+def with_causes(problem: BaseException) -> Iterator[BaseException]:
+    """An exception and what led to it, the nearest first. `requests` and `urllib3` put that among the arguments, or
+    under `reason`."""
+    waiting, seen = [problem], set[int]()
+    while waiting:
+        cause = waiting.pop(0)
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        wrapped = (*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__)
+        waiting += [inner for inner in wrapped if isinstance(inner, BaseException)]
 
 
 def describe(problem: BaseException) -> str:

@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from qoop.doctor import facts, findings
 from qoop.doctor.findings import Finding, can_run
 from qoop.submit.job import SparkFlags
@@ -13,8 +11,6 @@ from qoop.submit.registration import ArbiterAccess
 from yarn_plugin import console
 from yarn_plugin.api.client import ArbiterError
 from yarn_plugin.quantities import plural
-
-_COLOURS = {"good": "green", "limited": "yellow", "stops": "red"}
 
 
 def examine(
@@ -41,8 +37,8 @@ def examine(
 
 def show(found: Sequence[Finding], json_file: Path | None) -> int:
     """Print the findings; returns the exit code."""
-    rows = [(one.check, Text(one.verdict, style=_COLOURS[one.verdict]), one.found, one.remedy) for one in found]
-    console.out.print(console.table(None, ("check", "result", "found", "remedy"), rows))
+    rows = ((one.check, one.verdict, one.found, one.remedy) for one in found)
+    console.out.print(console.checks(None, "remedy", rows))
     console.out.print()
     console.out.print(_summary(found))
     if json_file is not None:

@@ -5,7 +5,6 @@ import importlib.util
 import re
 import socket
 import subprocess
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from qoop.submit.job import SparkFlags
 from qoop.submit.registration import ArbiterAccess
 from yarn_plugin.api.client import ArbiterClient, ArbiterError
 from yarn_plugin.errors import ReportedError, os_reason
+from yarn_plugin.hadoop_files import properties_in
 from yarn_plugin.observe.resource_manager import ResourceManager, addresses
 
 JAVA_S = 20.0
@@ -79,9 +79,9 @@ def cluster(flags: SparkFlags, environment: Mapping[str, str]) -> ClusterFacts:
     if site is None:
         return ClusterFacts(flags.master)
     try:
-        urls = web_addresses(_properties(site))
+        urls = web_addresses(properties_in(site.read_bytes()))
         info = ResourceManager(addresses(",".join(urls)), getpass.getuser()).get("/info")["clusterInfo"]
-    except (ReportedError, OSError, ElementTree.ParseError, KeyError, TypeError) as problem:
+    except (ReportedError, OSError, ValueError, KeyError, TypeError) as problem:
         return ClusterFacts(flags.master, str(site), problem=" ".join(str(problem).split()))
     answer = f"Hadoop {info.get('hadoopVersion', '?')}, {str(info.get('state', '?')).lower()}"
     return ClusterFacts(flags.master, str(site), tuple(urls), answer)
@@ -130,8 +130,8 @@ def metastore(flags: SparkFlags, environment: Mapping[str, str]) -> MetastoreFac
             return MetastoreFacts(None, has_hive=has_hive)
         return MetastoreFacts(None, folder=str(kept), holder=kept_catalogue.holder(kept) or "", has_hive=has_hive)
     try:
-        uris = _properties(site).get("hive.metastore.uris", "")
-    except (OSError, ElementTree.ParseError) as problem:
+        uris = properties_in(site.read_bytes()).get("hive.metastore.uris", "")
+    except (OSError, ValueError) as problem:
         return MetastoreFacts(str(site), ((str(site), " ".join(str(problem).split())),), has_hive=has_hive)
     pairs = [(uri, _why_not_reached(uri)) for uri in (part.strip() for part in uris.split(",")) if uri]
     return MetastoreFacts(str(site), tuple(pairs), has_hive=has_hive)
@@ -158,13 +158,3 @@ def _why_not_reached(uri: str) -> str:
         return f"no answer within {METASTORE_S:g} s"
     except OSError as problem:
         return os_reason(problem)
-
-
-def _properties(file: Path) -> dict[str, str]:
-    """The properties in a configuration file of Hadoop's."""
-    found = {}
-    for element in ElementTree.parse(file).getroot().iter("property"):
-        name, value = element.findtext("name"), element.findtext("value")
-        if name is not None and value is not None:
-            found[name.strip()] = value.strip()
-    return found

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-Verdict = Literal["good", "limited", "stops"]
+from yarn_plugin.checks import Verdict
 
 JAVA = (17, 21, 25)
 """The versions of Java that Spark 4 runs on: the first, and those that it is tested with."""

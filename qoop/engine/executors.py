@@ -150,10 +150,11 @@ class Executors:
             self._scala.schedulerBackend().killExecutors(ids, False, False, True)
 
     def _decommission(self, leaving: list[str]) -> None:
-        info = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("the share shrank", self._none())
-        pairs = self._jvm.java.lang.reflect.Array.newInstance(self._class("scala.Tuple2"), len(leaving))
+        jvm = self._jvm
+        info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("the share shrank", jvm.scala.Option.empty())
+        pairs = jvm.java.lang.reflect.Array.newInstance(jvm.java.lang.Class.forName("scala.Tuple2"), len(leaving))
         for index, executor in enumerate(leaving):
-            pairs[index] = self._jvm.scala.Tuple2(executor, info)
+            pairs[index] = jvm.scala.Tuple2(executor, info)
         self._scala.schedulerBackend().decommissionExecutors(pairs, False, False)
         self._decommissioned |= set(leaving)
 
@@ -165,12 +166,6 @@ class Executors:
         except Py4JError:
             used = {}
         return sorted(executors, key=lambda executor: (used.get(executor, 0), -int(executor)))
-
-    def _none(self) -> Any:
-        return self._jvm.scala.Option.empty()
-
-    def _class(self, name: str) -> Any:
-        return self._jvm.java.lang.Class.forName(name)
 
 
 class AdjustableExecutors(Protocol):

@@ -56,3 +56,13 @@ def is_cut(text: str) -> bool:
 def as_float(value: Any) -> float:
     """A Scala number as a float, whatever type Py4J converted it to."""
     return float(str(value))
+
+
+def objects_in(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects in a plan as JSON, at any depth; outer ones first."""
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from objects_in(item)

@@ -1,13 +1,13 @@
 """The session variables that a query reads, with the values that Spark has read them with."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from qoop.as_written.causes import Construct, Unsupported
-from qoop.engine.scala import is_cut, printed
+from qoop.engine.scala import is_cut, objects_in, printed
 from qoop.errors import CannotSplitError
 
 REFERENCE = "variablereference("
@@ -31,20 +31,11 @@ def variables_read(written: DataFrame) -> Variables:
     if REFERENCE not in text and not is_cut(text):
         return {}
     found: dict[tuple[str, ...], str] = {}
-    for reference in _references(json.loads(plan.toJSON())):
-        name = str(reference["originalNameParts"]).strip("[]")
-        found[tuple(part.strip().lower() for part in name.split(","))] = _literal(name, reference["varDef"])
+    for node in objects_in(json.loads(plan.toJSON())):
+        if str(node.get("class", "")).endswith(".VariableReference"):
+            name = str(node["originalNameParts"]).strip("[]")
+            found[tuple(part.strip().lower() for part in name.split(","))] = _literal(name, node["varDef"])
     return found
-
-
-def _references(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        if str(value.get("class", "")).endswith(".VariableReference"):
-            yield value
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            yield from _references(item)
 
 
 def _literal(name: str, definition: Any) -> str:

@@ -4,7 +4,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.as_written.causes import AsWrittenCause, Different, OtherNullability
 from qoop.computed_once import computed_once
 from qoop.engine.connection import java_class, without_delay
-from qoop.engine.scala import is_cut, items, leaves, printed, sequence
+from qoop.engine.scala import is_cut, items, leaves, objects_in, printed, sequence
 from qoop.engine.session import comparing_session
 from qoop.engine.snapshot import is_hives, keep
 from qoop.equivalence.canonical import canonical_text
@@ -250,7 +250,7 @@ class _PlanReader:
 
 def _add_grouping_sets(nodes: list[dict[str, Any]], plan: Any) -> None:
     """Add the projections of grouping sets that Spark leaves out of its JSON."""
-    incomplete = [node for node in _objects(nodes) if _is_expand(node) and node.get("projections") is None]
+    incomplete = [node for node in objects_in(nodes) if _is_expand(node) and node.get("projections") is None]
     if not incomplete:
         return
     by_output = {}
@@ -260,15 +260,6 @@ def _add_grouping_sets(nodes: list[dict[str, Any]], plan: Any) -> None:
         by_output[operator.output().head().exprId().id()] = rows
     for node in incomplete:
         node["projections"] = by_output.get(node["output"][0][0]["exprId"]["id"])
-
-
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        yield value
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            yield from _objects(item)
 
 
 def _is_expand(node: dict[str, Any]) -> bool:

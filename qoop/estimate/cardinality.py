@@ -167,14 +167,15 @@ def result_statistics(
     """Estimate the statistics of a block's result from those of its inputs."""
     if rows is None or block.graph is None:
         read = [tables.get(name, UNKNOWN).rows for name in block.outer_sources]
-        count = sum(read) if block.is_union else max(read, default=UNKNOWN.rows)
-        return _without_columns(block, count)
+        count = max(sum(read) if block.is_union else max(read, default=UNKNOWN.rows), 1.0)
+        columns = (
+            _of_union([tables.get(name, UNKNOWN) for name in block.outer_sources], count) if block.is_union else {}
+        )
+        return TableStatistics(count, count * 8.0 * len(block.outputs), columns)
     core = rows.rows(block.graph.all_relations)
     groups = core
     if block.keys is not None:
-        groups = 1.0
-        for key in block.keys:
-            groups = min(groups * _distinct(rows, key, core), core)
+        groups = _groups(rows, block.keys, core)
     count = max(groups * (HAVING if block.outer_sources else 1.0), 1.0)
     columns = {
         output.name: ColumnStatistics(
@@ -186,14 +187,33 @@ def result_statistics(
     return TableStatistics(count, count * 8.0 * len(block.outputs), columns)
 
 
-def _without_columns(block: Block, rows: float) -> TableStatistics:
-    return TableStatistics(max(rows, 1.0), max(rows, 1.0) * 8.0 * len(block.outputs))
+def _groups(rows: Cardinalities, keys: Sequence[Column], core: float) -> float:
+    """The groups of a core's rows: of each relation at most as many combinations of its keys as it has rows."""
+    of_relation: dict[str, float] = {}
+    for key in keys:
+        bit = rows.graph.bit[key.relation]
+        joined = rows.rows(bit) * rows.prior.joined_part(bit.bit_length() - 1)
+        of_relation[key.relation] = min(of_relation.get(key.relation, 1.0) * _distinct(rows, key, core), joined)
+    groups = 1.0
+    for combinations in of_relation.values():
+        groups = min(groups * max(combinations, 1.0), core)
+    return groups
+
+
+def _of_union(parts: Sequence[TableStatistics], rows: float) -> dict[str, ColumnStatistics]:
+    """The columns of a union, which mostly have the same values in all its parts."""
+    names = set[str]().union(*(part.columns for part in parts))
+    columns = {name: [part.columns[name] for part in parts if name in part.columns] for name in names}
+    return {
+        name: ColumnStatistics(min(max(one.distinct for one in some), rows), width=max(one.width for one in some))
+        for name, some in columns.items()
+    }
 
 
 def _distinct(rows: Cardinalities, column: Column, limit: float) -> float:
     index = rows.graph.bit[column.relation].bit_length() - 1
     leaf = rows.rows(1 << index)
-    return max(min(rows.base(index).column(column.name).distinct, leaf, limit), 1.0)
+    return max(min(rows.prior.distinct(column), leaf, limit), 1.0)
 
 
 def _width(rows: Cardinalities, column: Column) -> float:

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from math import exp, inf, log
+from math import exp, log
 from typing import NamedTuple
 
-from qoop.estimate.selectivity import Selectivity, filter_selectivity
-from qoop.estimate.statistics import ColumnStatistics, TableStatistics
+from qoop.estimate.comparisons import Comparisons
+from qoop.estimate.key_ranges import Bounds, JoinedRanges, KeyRanges
+from qoop.estimate.selectivity import MIN_PASSING_ROWS, Selectivity, filter_selectivity
+from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.plans.graph import JoinGraph, RelationSet, members
-from qoop.plans.predicate import Column, CompareColumns, Predicate
-
-ACROSS_OPAQUE, ACROSS_RANGE = 0.3, 1 / 3
+from qoop.plans.predicate import Column, Compare, CompareColumns, InList
 
 
 class ErrorSource(NamedTuple):
@@ -21,10 +21,13 @@ class ErrorSource(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """Two relations joined by several equality classes, and the logarithm by which the estimate would be too small."""
+    """Two relations joined by several equalities, and the logarithm by which the estimate would be too small.
+
+    `equalities`: the places of classes, and after these those of conditions.
+    """
 
     relations: RelationSet
-    classes: tuple[int, ...]
+    equalities: tuple[int, ...]
     excess: float
 
 
@@ -51,7 +54,9 @@ class Prior:
         self._leaf = [
             max(table.rows * part.fraction, 1.0) for table, part in zip(self.tables, self._selectivities, strict=True)
         ]
-        self._equal: dict[tuple[frozenset[Column], RelationSet], float] = {}
+        self._comparisons = Comparisons(graph, self.tables, self._selectivities)
+        self._ranges = KeyRanges(graph, self.tables, self._selectivities)
+        self._equal: dict[tuple[int, RelationSet, Bounds | None], float] = {}
         self._pairs = self._find_pairs()
         self._rows: dict[RelationSet, float] = {}
         self._widths: dict[RelationSet, float] = {}
@@ -86,6 +91,38 @@ class Prior:
             self._widths[relations] = known
         return known
 
+    def joined_part(self, index: int) -> float:
+        """The part of a relation's filtered rows that is within the ranges of its keys in the join of all relations."""
+        return self._ranges.joined(self.graph.all_relations).fractions.get(index, 1.0)
+
+    def distinct(self, column: Column) -> float:
+        """The distinct values of a column in the join of all relations."""
+        index = self.graph.bit[column.relation].bit_length() - 1
+        known, rows = self._statistics(column), max(self._leaf[index] * self.joined_part(index), 1.0)
+        limits = [known.distinct, rows]
+        for predicate in self.graph.relations[index].filters:
+            match predicate.form:
+                case Compare(of, "=", _) if of == column:
+                    return 1.0
+                case InList(of, values) if of == column:
+                    limits.append(len(values))
+        seen = self._joined_sample(index, column)
+        if seen:
+            limits.append(distinct_values(seen, rows, None))
+        numbers = [value for value in seen if isinstance(value, int | float)]
+        if len(numbers) >= MIN_PASSING_ROWS and known.low is not None and known.high is not None:
+            width = (max(numbers) - min(numbers)) * (len(numbers) + 1) / (len(numbers) - 1)
+            limits.append(known.distinct * (width + 1.0) / (known.high - known.low + 1.0))
+        return max(min(limits), 1.0)
+
+    def _joined_sample(self, index: int, column: Column) -> tuple[Value, ...]:
+        """The sampled values of a column in rows that are within the ranges of all keys, and pass the filters."""
+        joined, passing = self._ranges.joined(self.graph.all_relations), self._selectivities[index].passing
+        inside, sample = joined.inside.get(index, passing), self.tables[index].sample.get(column.name, ())
+        if inside is None or len(inside) != len(sample):
+            return ()
+        return tuple(value for value, passes in zip(sample, inside, strict=True) if passes)
+
     def opened(self, index: int) -> float:
         """The fraction of a table in partitions that its own filters leave."""
         known = self._opened.get(index)
@@ -107,12 +144,14 @@ class Prior:
         total = sum(log(self._leaf[i]) for i in members(relations) if i not in optional)
         # Each row of the others stays.
         total += sum(max(self._log_matches(i), 0.0) for i in optional)
-        for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True):
+        ranges = self._ranges.joined(relations)
+        total += ranges.log_fraction
+        for place, touched in enumerate(self.graph.class_sets):
             if (touched & relations).bit_count() > 1:
-                total += self._class_selectivity(columns, touched & relations)
+                total += self._class_selectivity(place, touched & relations, ranges)
         for predicate, touched in zip(self.graph.predicates, self.graph.predicate_sets, strict=True):
             if touched & ~relations == 0:
-                total += log(_across(predicate, self.tables, self.graph))
+                total += log(self._comparisons.selectivity(predicate, ranges.inside))
         return total + self._composite_keys(relations)
 
     def _joined_to(self, relation: RelationSet) -> RelationSet:
@@ -121,42 +160,24 @@ class Prior:
     def _log_matches(self, index: int) -> float:
         """The logarithm of how many rows of a left-joined relation match a row."""
         on = self.graph.relations[index].on
-        return log(self._leaf[index]) + sum(log(_across(one, self.tables, self.graph)) for one in on)
+        return log(self._leaf[index]) + sum(log(self._comparisons.selectivity(one)) for one in on)
 
-    def _class_selectivity(self, columns: frozenset[Column], relations: RelationSet) -> float:
+    def _class_selectivity(self, place: int, relations: RelationSet, ranges: JoinedRanges) -> float:
         """The logarithm of the selectivity of a class's equalities over the product of these relations.
 
         Values outside the common range match nothing. Within it containment is assumed: the selectivity is 1 / the
         product of all distinct counts but the smallest, before filters (a filter on a key removes values, and with them
         the matching rows).
         """
-        known = self._equal.get((columns, relations))
+        bounds = ranges.bounds.get(place)
+        known = self._equal.get((place, relations, bounds))
         if known is None:
-            touched = [column for column in sorted(columns) if self.graph.bit[column.relation] & relations]
-            low, high = self._common_range(touched)
-            parts = [self._in_range(column, low, high) for column in touched]
-            distinct = sorted(count for _, count in parts)
-            known = sum(log(fraction) for fraction, _ in parts) - sum(log(count) for count in distinct[1:])
-            self._equal[columns, relations] = known
+            joined = [one for one in self.graph.classes[place] if self.graph.bit[one.relation] & relations]
+            distinct = self._comparisons.distinct_of_equal(joined)
+            parts = [1.0 if bounds is None else self._ranges.overlap(column, bounds) for column in joined]
+            within = sorted(max(count * part, 1.0) for count, part in zip(distinct, parts, strict=True))
+            known = self._equal[place, relations, bounds] = -sum(map(log, within[1:]))
         return known
-
-    def _common_range(self, columns: list[Column]) -> tuple[float, float]:
-        """The intersection of the columns' value ranges; unknown ranges are unbounded."""
-        statistics = [self._statistics(column) for column in columns]
-        low = max((one.low for one in statistics if one.low is not None), default=-inf)
-        high = min((one.high for one in statistics if one.high is not None), default=inf)
-        return low, high
-
-    def _in_range(self, column: Column, low: float, high: float) -> tuple[float, float]:
-        """The fraction of a relation's filtered rows with the column in a range, and the distinct values in it."""
-        statistics, index = self._statistics(column), self.graph.bit[column.relation].bit_length() - 1
-        distinct = max(min(statistics.distinct, self.tables[index].rows), 1.0)
-        if statistics.low is None or statistics.high is None or low > high:
-            return 1.0, distinct
-        overlap = (high - low + 1.0) / (statistics.high - statistics.low + 1.0)
-        filtered, values = self._selectivities[index], self.tables[index].sample.get(column.name, ())
-        inside = filtered.between(values, low, high) / filtered.fraction if values else 1.0
-        return max(min(overlap * inside, 1.0), 1e-9), max(distinct * overlap, 1.0)
 
     def _statistics(self, column: Column) -> ColumnStatistics:
         return self.tables[self.graph.bit[column.relation].bit_length() - 1].column(column.name)
@@ -172,33 +193,45 @@ class Prior:
         total = 0.0
         linked: dict[int, list[RelationSet]] = {}
         for pair in pairs:
-            new = [index for index in pair.classes if not _are_linked(linked.get(index, []), pair.relations)]
+            new = [index for index in pair.equalities if not _are_linked(linked.get(index, []), pair.relations)]
             if len(new) > 1:
-                total += pair.excess if len(new) == len(pair.classes) else max(self._excess(pair.relations, new), 0.0)
+                total += (
+                    pair.excess if len(new) == len(pair.equalities) else max(self._excess(pair.relations, new), 0.0)
+                )
             for index in new:
                 linked[index] = _linked(linked.get(index, []), pair.relations)
         return total
 
     def _find_pairs(self) -> list["_Pair"]:
-        """The pairs joined by several classes whose independent selectivities are too small, largest error first."""
+        """The pairs joined by several equalities whose independent selectivities are too small, largest error first."""
         found: list[_Pair] = []
+        equalities = self._equalities
         for i in range(len(self.graph.relations)):
             for j in range(i):
                 pair = 1 << i | 1 << j
-                shared = [index for index, touched in enumerate(self.graph.class_sets) if touched & pair == pair]
+                shared = [index for index, (touched, _) in enumerate(equalities) if touched & pair == pair]
                 excess = self._excess(pair, shared) if len(shared) > 1 else 0.0
                 if excess > 0:
                     found.append(_Pair(pair, tuple(shared), excess))
         return sorted(found, key=lambda one: -one.excess)
 
-    def _excess(self, pair: RelationSet, classes: Sequence[int]) -> float:
-        """The logarithm by which the independent selectivities of these classes are too small for a pair."""
+    @cached_property
+    def _equalities(self) -> list[tuple[RelationSet, frozenset[Column]]]:
+        """The relations and columns of each class, and of each condition that equates columns (`a = b + 1`)."""
+        found = list(zip(self.graph.class_sets, self.graph.classes, strict=True))
+        for predicate, touched in zip(self.graph.predicates, self.graph.predicate_sets, strict=True):
+            equates = isinstance(predicate.form, CompareColumns) and predicate.form.op == "="
+            found.append((touched, predicate.columns) if equates else (0, frozenset()))
+        return found
+
+    def _excess(self, pair: RelationSet, equalities: Sequence[int]) -> float:
+        """The logarithm by which the independent selectivities of these equalities are too small for a pair."""
         i, j = members(pair)
-        values = [
-            max(self._base_distinct(self.graph.classes[index], i), self._base_distinct(self.graph.classes[index], j))
-            for index in classes
-        ]
+        values = [max(self._comparisons.distinct_of_equal(self._columns_of(index, pair))) for index in equalities]
         return sum(map(log, values)) - log(max(self.tables[i].rows, self.tables[j].rows, 1.0))
+
+    def _columns_of(self, equality: int, relations: RelationSet) -> list[Column]:
+        return [one for one in self._equalities[equality][1] if self.graph.bit[one.relation] & relations]
 
     def _join_sources(self) -> list[ErrorSource]:
         """The uncertain joins: least where one side is an unfiltered key, most where values repeat on both sides."""
@@ -235,19 +268,3 @@ def _linked(groups: Sequence[RelationSet], pair: RelationSet) -> list[RelationSe
         if group & pair:
             united |= group
     return [united, *(group for group in groups if not group & pair)]
-
-
-def _across(predicate: Predicate, tables: list[TableStatistics], graph: JoinGraph) -> float:
-    """The selectivity of a condition between relations."""
-    match predicate.form:
-        case CompareColumns(left, "=", right, _):
-            sides = [
-                tables[graph.bit[column.relation].bit_length() - 1].column(column.name).distinct
-                for column in (left, right)
-            ]
-            return 1.0 / max(*sides, 1.0)
-        case CompareColumns(_, "<>", _, _):
-            return 0.9
-        case CompareColumns():
-            return ACROSS_RANGE
-    return 0.01 if predicate.is_equijoin else ACROSS_OPAQUE

@@ -25,6 +25,9 @@ from qoop.plans.predicate import (
 RANGE = 0.3
 """The fraction of the rows that a comparison keeps if the values of the column are not known."""
 
+EQUAL = 0.1
+"""The fraction that has a given value of a column of which nothing is known (Selinger et al., SIGMOD 1979, table 1)."""
+
 OPAQUE = 0.1
 """Assumed selectivity of a filter that only Spark can evaluate; subqueries and functions mostly select few rows."""
 
@@ -42,24 +45,12 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 class Selectivity:
     """The fraction of rows that pass, and the standard deviation of its logarithm.
 
-    `passing`: which rows of the sample pass; None if the filters were not evaluated on it.
+    `passing`: which rows of the sample pass the filters that can be evaluated on it; None if none can.
     """
 
     fraction: float
     uncertainty: float
     passing: tuple[bool, ...] | None = None
-
-    def between(self, values: Sequence[Value], low: float, high: float) -> float:
-        """The fraction that passes among the rows whose value is within these bounds, according to the sample."""
-        if self.passing is None:
-            return self.fraction
-        inside = [
-            passes
-            for value, passes in zip(values, self.passing, strict=True)
-            if isinstance(value, int | float) and low <= value <= high
-        ]
-        passing = sum(inside)
-        return passing / len(inside) if passing >= MIN_PASSING_ROWS else self.fraction
 
 
 MIN_PASSING_ROWS = 5
@@ -76,10 +67,13 @@ def filter_selectivity(filters: Sequence[Predicate], table: TableStatistics) -> 
     if others:
         guessed = _evaluated(AllOf(tuple(others)), table)
         fraction = evaluated.fraction * guessed.fraction
-        evaluated = Selectivity(fraction, (evaluated.uncertainty**2 + guessed.uncertainty**2) ** 0.5)
+        uncertainty = (evaluated.uncertainty**2 + guessed.uncertainty**2) ** 0.5
+        evaluated = Selectivity(fraction, uncertainty, evaluated.passing)
     if not opaque:
         return evaluated
-    return Selectivity(evaluated.fraction * OPAQUE**opaque, evaluated.uncertainty + 1.5 * min(opaque, 2))
+    return Selectivity(
+        evaluated.fraction * OPAQUE**opaque, evaluated.uncertainty + 1.5 * min(opaque, 2), evaluated.passing
+    )
 
 
 def _evaluated(form: Form, table: TableStatistics) -> Selectivity:
@@ -94,7 +88,7 @@ def _evaluated(form: Form, table: TableStatistics) -> Selectivity:
         return Selectivity(passing / count, min(1.0, passing**-0.5), passes)
     # Too few pass: combine the sample with the distinct counts.
     guess = passing / count if passing else min(_guessed(form, table), 1.0 / count)
-    return Selectivity(max(guess, 1.0 / max(table.rows, 1.0)), 1.0)
+    return Selectivity(max(guess, 1.0 / max(table.rows, 1.0)), 1.0, passes)
 
 
 def _holds(form: Form, table: TableStatistics) -> list[bool | None]:
@@ -181,9 +175,9 @@ def _guessed(form: Form, table: TableStatistics) -> float:
     """The selectivity without a sample, assuming uniform values and independent columns."""
     match form:
         case Compare(column, "=", _):
-            return 1.0 / table.column(column.name).distinct
+            return _of_value(column, table)
         case InList(column, values):
-            return min(len(values) / table.column(column.name).distinct, 1.0)
+            return min(len(values) * _of_value(column, table), 1.0)
         case CompareColumns(left, "=", right, _):
             return 1.0 / max(table.column(left.name).distinct, table.column(right.name).distinct)
         case Compare(_, "<>", _) | CompareColumns(_, "<>", _, _):
@@ -202,6 +196,12 @@ def _guessed(form: Form, table: TableStatistics) -> float:
             return _of_range(table.column(column.name), op, value)
         case _:
             return RANGE
+
+
+def _of_value(column: Column, table: TableStatistics) -> float:
+    """The fraction of rows with one value of a column; of computed columns nothing is known, and many are constants."""
+    known = table.columns.get(column.name)
+    return 1.0 / known.distinct if known is not None else EQUAL
 
 
 def _all_of(parts: Sequence[Form], table: TableStatistics) -> float:

@@ -10,11 +10,11 @@ import os
 import random
 import shutil
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import platformdirs
 import pyarrow as pa
@@ -27,7 +27,11 @@ from qoop.latest import Latest
 from yarn_plugin.files import PRIVATE_MODE, delete_oldest, write
 
 SAMPLE_ROWS = 2000
-SAMPLED_GROUPS = 2
+MIN_GROUPS, MAX_GROUPS = 2, 8
+"""Of how many row groups of a table rows are sampled."""
+
+SAMPLED_BYTES = 48e6
+"""How many bytes, uncompressed, they may have together if they are more than the fewest."""
 
 MAX_FOOTERS = 200
 """Of how many files of a table the footers are read: each takes milliseconds, before the first plan can be made."""
@@ -66,7 +70,7 @@ MAX_FILES = 500
 MAX_BYTES = 300e6
 """How many bytes are kept on disk, of all tables."""
 
-VERSION = 5
+VERSION = 6
 """The version of the files of the cache."""
 
 DIGEST = 16
@@ -87,12 +91,20 @@ def read_statistics(files: Sequence[Path]) -> TableStatistics:
     footers = [(file, pq.read_metadata(file)) for file in opened]
     size, read = (sum(file.stat().st_size for file in some) for some in (files, opened))
     rows = round(sum(footer.num_rows for _, footer in footers) * (size / read if read else 1.0))
-    sample = _sample(footers)
+    groups = _sampled_groups(list(_groups(footers)))
+    sample = _sample(groups)
     chunks = sum(footer.num_row_groups * footer.num_columns for _, footer in footers)
-    ranges = _ranges(footer for _, footer in footers) if len(opened) == len(files) and chunks <= MAX_CHUNKS else {}
+    are_all = len(opened) == len(files) and chunks <= MAX_CHUNKS
+    parts = [_group_ranges(group.metadata) for group in _groups(footers)] if are_all else []
+    ranges = _merged(parts)
+    sampled = [_group_ranges(group.metadata) for group in groups] if are_all else []
+    among = sum(group.metadata.num_rows for group in groups)
     columns = {
         name: ColumnStatistics(
-            distinct=distinct_values(values, rows, _span(ranges.get(name))),
+            distinct=max(
+                distinct_values(values, rows, _span(ranges.get(name))),
+                distinct_values(values, among, _covered(name, sampled)) * _share_covered(name, parts, sampled),
+            ),
             nulls=sum(value is None for value in values) / max(len(values), 1),
             width=_width(values),
             low=_bound(ranges.get(name), 0),
@@ -134,19 +146,39 @@ def _cut_text(text: str) -> str:
     return text[: MAX_TEXT - DIGEST] + digest[:DIGEST]
 
 
-def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]:
-    """Random rows of evenly spaced row groups: tables are often sorted, so their first rows are not representative."""
-    groups = [(file, index) for file, footer in footers for index in range(footer.num_row_groups)]
-    step = max(len(groups) // SAMPLED_GROUPS, 1)
-    chosen = groups[step // 2 :: step][:SAMPLED_GROUPS] if len(groups) > SAMPLED_GROUPS else groups
+class _Group(NamedTuple):
+    """A row group: its file, its place in it, and its metadata."""
+
+    file: Path
+    place: int
+    metadata: Any
+
+
+def _groups(footers: Iterable[tuple[Path, Any]]) -> Iterator[_Group]:
+    for file, footer in footers:
+        for place in range(footer.num_row_groups):
+            yield _Group(file, place, footer.row_group(place))
+
+
+def _sampled_groups(groups: Sequence[_Group]) -> Sequence[_Group]:
+    """Evenly spaced row groups: tables are often sorted, so the first ones are not representative; more if small."""
+    if len(groups) <= MIN_GROUPS:
+        return groups
+    size = sum(group.metadata.total_byte_size for group in groups) / len(groups)
+    wanted = min(max(int(SAMPLED_BYTES / max(size, 1.0)), MIN_GROUPS), MAX_GROUPS, len(groups))
+    return [groups[int((place + 0.5) * len(groups) / wanted)] for place in range(wanted)]
+
+
+def _sample(groups: Sequence[_Group]) -> dict[str, tuple[Value, ...]]:
+    """Random rows of row groups, equally many of each."""
     result: dict[str, list[Value]] = {}
     before = 0
-    for file, index in chosen:
+    for file, index, _ in groups:
         # Spark writes times with nanoseconds, for which Arrow has numbers from the year 1677 only.
         with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
             names = [field.name for field in opened.schema_arrow if not pa.types.is_nested(field.type)]
             width = _bytes_per_row(opened, index, names)
-            rows = _rows(opened.metadata.row_group(index).num_rows, width, SAMPLE_ROWS // len(chosen))
+            rows = _rows(opened.metadata.row_group(index).num_rows, width, SAMPLE_ROWS // len(groups))
             taken = _taken(opened, index, names, rows, min(max(int(BATCH_BYTES / width), 1), MAX_BATCH))
         for name, values in taken.items():
             result.setdefault(name.lower(), [None] * before).extend(values)
@@ -218,20 +250,35 @@ def _limited(column: pa.Array, numbers: pa.DataType, ends: tuple[int, int]) -> p
 Range = tuple[Any, Any]
 
 
-def _ranges(footers: Iterable[Any]) -> dict[str, Range]:
-    """The smallest and largest value of each integer or date column."""
+def _group_ranges(group: Any) -> dict[str, Range]:
+    """The smallest and largest value of each integer or date column in a row group."""
+    columns = [group.column(place) for place in range(group.num_columns)]
+    found = {column.path_in_schema.lower(): _range(column.statistics) for column in columns}
+    return {name: known for name, known in found.items() if known is not None}
+
+
+def _merged(parts: Iterable[dict[str, Range]]) -> dict[str, Range]:
+    """The smallest and largest value of each column in several row groups."""
     bounds: dict[str, Range] = {}
-    for footer in footers:
-        for group in map(footer.row_group, range(footer.num_row_groups)):
-            for index in range(group.num_columns):
-                column = group.column(index)
-                known = _range(column.statistics)
-                if known is None:
-                    continue
-                name = column.path_in_schema.lower()
-                low, high = bounds.get(name, known)
-                bounds[name] = (min(low, known[0]), max(high, known[1]))
+    for part in parts:
+        for name, known in part.items():
+            low, high = bounds.get(name, known)
+            bounds[name] = (min(low, known[0]), max(high, known[1]))
     return bounds
+
+
+def _covered(name: str, parts: Sequence[dict[str, Range]]) -> float | None:
+    """The number of values in the ranges that a column has in row groups; None if these are not known."""
+    ranges = [part[name] for part in parts if name in part]
+    spans = [span for one in ranges if (span := _span(one)) is not None]
+    whole = _span(_merged(parts).get(name))
+    return min(sum(spans), whole) if whole is not None else None
+
+
+def _share_covered(name: str, parts: Sequence[dict[str, Range]], sampled: Sequence[dict[str, Range]]) -> float:
+    """How many times as much of a column's range is in all row groups as in those sampled: 1 unless it is sorted."""
+    every, some = _covered(name, parts), _covered(name, sampled)
+    return every / some if every is not None and some else 1.0
 
 
 def _range(known: Any) -> Range | None:

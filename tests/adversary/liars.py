@@ -14,8 +14,9 @@ from typing import Literal
 from tests.adversary.checks import Result, check
 from tests.adversary.lab import Lab
 from themis_agent.simulated import KIND
+from yarn_plugin.decide.leases.settings import RULES
 from yarn_plugin.decide.mechanisms.partial_allocation.validity import MAX_NUMBER, MIN_NUMBER
-from yarn_plugin.decide.pools.lease.settings import RULES, LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer, Row
@@ -154,7 +155,7 @@ def _legal(number: float) -> float:
     return min(max(number, MIN_NUMBER), MAX_NUMBER)
 
 
-def gpu_s(strategy: Strategy, rules: Literal[1, 2] = RULES) -> float:
+def gpu_s(strategy: Strategy, rules: Literal[1, 2, 3] = RULES) -> float:
     """The GPU seconds that the application with this strategy leases within the horizon."""
     draw = random.Random("world 0")
     layout = Layout(MACHINES)

@@ -3,8 +3,8 @@
 1,000 registered applications in 4 pools of shares: an event that changes nothing; one application uses a container
 more, which changes no share; an application arrives or ends, which changes the shares of all in its pool
 (`over_budget`: its milliseconds, of 1 ms and 10 us per application that is told). 400 applications in a pool of leased
-GPUs: one of their answers in a round. A poll of 1,000 applications of which none has changed but for
-its running time, without its JSON's parsing.
+GPUs: one of their answers in a round; of an auction on a ledger, one estimate or bid. A poll of 1,000 applications of
+which none has changed but for its running time, without its JSON's parsing.
 """
 
 from statistics import mean
@@ -15,8 +15,9 @@ from pydantic_core import from_json
 
 from tests.bench.arbiter_steps import Arbiter, Untimed, beginning, known_state, percentiles, ready, registered, running
 from tests.bench.simulated_manager import World
+from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.arbiter import BUILT_IN
-from yarn_plugin.decide.commands import SendToApp, SolveInWorker, TellShare, WriteWeights
+from yarn_plugin.decide.commands import Command, SendToApp, SolveInWorker, TellShare, WriteWeights
 from yarn_plugin.decide.events import (
     AppSaid,
     AppsChanged,
@@ -28,14 +29,15 @@ from yarn_plugin.decide.events import (
     TimerFired,
     WeightsWritten,
 )
+from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.observations import learn
-from yarn_plugin.decide.pools.commands import Ask
+from yarn_plugin.decide.pools.commands import Ask, Offer
 from yarn_plugin.decide.pools.lease.baselines import PolicyProblem, solve
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.state import State
-from yarn_plugin.model.auction import Estimate
+from yarn_plugin.model.auction import Bid, Estimate, Row
 from yarn_plugin.model.cluster import ClusterView, Node, Queue
-from yarn_plugin.model.gpus import Job
+from yarn_plugin.model.gpus import Job, Piece
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.poller import Poller, PollIntervals
@@ -46,7 +48,7 @@ SEARCHES, ROUNDS = 400, 3
 
 def measure() -> dict[str, Any]:
     """Milliseconds of processor time: percentiles by event."""
-    return {**_shares(), **_answers(), **_poll()}
+    return {**_shares(), **_answers(), **_auction_answers(), **_poll()}
 
 
 # Shares.
@@ -112,13 +114,7 @@ def _with_shares() -> Arbiter:
 
 
 def _answers() -> dict[str, Any]:
-    pool = Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=LeaseSettings("tiresias", grid_s=0.0))
-    amounts = Resources.of({MEMORY: 262144, VCORES: 64, GPU: 8})
-    nodes = [Node(f"n{number}:8041", f"/r{number // 8}", amounts) for number in range(64)]
-    apps = [running(number, f"{pool.queue}.q{number}", 1) for number in range(SEARCHES)]
-    events = [Configured((pool,)), *beginning(nodes), *registered(pool, apps, demands=False), *ready()]
-    arbiter = Arbiter(known_state(events))
-    arbiter.take(Configured((pool,)))
+    arbiter = _with_searches("lease", LeaseSettings("tiresias", grid_s=0.0))
     spent: list[float] = []
     with Untimed():
         for _ in range(ROUNDS):
@@ -126,24 +122,66 @@ def _answers() -> dict[str, Any]:
     return percentiles("answer_ms", spent)
 
 
+def _auction_answers() -> dict[str, Any]:
+    # Everybody bids, and is asked in each round.
+    auction = AuctionSettings(f=0.0, grid_s=0.0, table_rounds=0)
+    arbiter = _with_searches("ledger", LedgerSettings("themis", auction, rules=RULES))
+    spent: list[float] = []
+    with Untimed():
+        for _ in range(ROUNDS):
+            spent += _auction(arbiter)
+    return percentiles("auction_answer_ms", spent)
+
+
+def _with_searches(controller: str, parameters: object) -> Arbiter:
+    pool = Pool("gpu", "root.gpu", (GPU,), controller=controller, parameters=parameters)
+    amounts = Resources.of({MEMORY: 262144, VCORES: 64, GPU: 8})
+    nodes = [Node(f"n{number}:8041", f"/r{number // 8}", amounts) for number in range(64)]
+    apps = [running(number, f"{pool.queue}.q{number}", 1) for number in range(SEARCHES)]
+    events = [Configured((pool,)), *beginning(nodes), *registered(pool, apps, demands=False), *ready()]
+    arbiter = Arbiter(known_state(events))
+    arbiter.take(Configured((pool,)))
+    return arbiter
+
+
 def _round(arbiter: Arbiter) -> list[float]:
     """The milliseconds of each answer in a round but the last one, which ends the question."""
+    spent, commands = _estimates(arbiter)
+    problems = [command for command in commands if isinstance(command, SolveInWorker)]
+    for problem in problems:
+        assert isinstance(problem.problem, PolicyProblem)
+        arbiter.take(Solved(problem.pool, problem.id, "done", solve(BUILT_IN, problem.problem)))
+    assert problems
+    return spent
+
+
+def _auction(arbiter: Arbiter) -> list[float]:
+    """The same of a round with bids, which has no result."""
+    spent, commands = _estimates(arbiter)
+    offers = [one for one in commands if isinstance(one, SendToApp) and isinstance(one.message, Offer)]
+    assert len(offers) == SEARCHES
+    rows = (Row((Piece(1, "", "machine"),), 1.0), Row((Piece(2, "", "machine"),), 0.5))
+    bids = []
+    for one in offers:
+        ms, commands = arbiter.take(AppSaid(one.app, Bid(one.message.offer.round, 2.0, rows)))
+        bids.append(ms)
+    (problem,) = [command for command in commands if isinstance(command, SolveInWorker)]
+    arbiter.take(Solved(problem.pool, problem.id, "failed", error="not solved here"))
+    return [*spent, *bids[:-1]]
+
+
+def _estimates(arbiter: Arbiter) -> tuple[list[float], tuple[Command, ...]]:
+    """The milliseconds of each estimate of the next round but the last one, and what that one leads to."""
     asked: list[SendToApp] = []
     while not asked:
         commands = arbiter.take(TimerFired(), arbiter.until_due())[1]
         asked = [one for one in commands if isinstance(one, SendToApp) and isinstance(one.message, Ask)]
     spent = []
     for one in asked:
-        number = one.message.question.round
         jobs = (Job("job", 1e6, 1.0, 100.0, 1, 4),)
-        ms, commands = arbiter.take(AppSaid(one.app, Estimate(number, None, jobs)))
+        ms, commands = arbiter.take(AppSaid(one.app, Estimate(one.message.question.round, None, jobs)))
         spent.append(ms)
-    problems = [command for command in commands if isinstance(command, SolveInWorker)]
-    for problem in problems:
-        assert isinstance(problem.problem, PolicyProblem)
-        arbiter.take(Solved(problem.pool, problem.id, "done", solve(BUILT_IN, problem.problem)))
-    assert problems
-    return spent[:-1]
+    return spent[:-1], commands
 
 
 # The ResourceManager's answers.

@@ -1,5 +1,6 @@
 """An arbiter's process: its loop and journal, its poller, what it has done in YARN, its streams and its service."""
 
+from collections import deque
 from functools import partial
 
 from tests.chaos import checks
@@ -84,6 +85,7 @@ class ArbiterProcess(Loop):
         self.intake = None
         self.is_reached, self._busy_until = False, 0.0
         self._listeners, self._channels = {}, []
+        self._lists = deque()
         self.open_inbox()
         try:
             self.intake = open_intake(DiskRecords(self.disk), self.clock(), BUILT_IN)
@@ -211,8 +213,9 @@ class ArbiterProcess(Loop):
         match command:
             case ListContainers(app, yarn_app):
                 if not yarn.away and yarn_app in yarn.apps:
-                    found, read_at = ContainersListed(app, yarn.list_containers(yarn_app)), self.world.now
-                    self.later(self.world.network.latency(), lambda: self._listed(command, found, read_at))
+                    found = ContainersListed(app, yarn.list_containers(yarn_app))
+                    self._lists.append((command, found, self.world.now))
+                    self.later(self.world.network.latency(), self._listed)
             case SignalContainers(app, containers):
                 if yarn.away or self.superseded:
                     self._outcome(ContainersSignalled(app, (), (AWAY,)))
@@ -229,7 +232,9 @@ class ArbiterProcess(Loop):
             case WriteWeights(weights, forget):
                 self._outcome(WeightsRefused(AWAY) if yarn.away else WeightsWritten(weights, forget))
 
-    def _listed(self, command, found, read_at):
+    def _listed(self):
+        # The actor has one thread: no list overtakes one that was read before.
+        command, found, read_at = self._lists.popleft()
         if self.world.now - read_at > MAX_LIST_AGE:
             self._act(command)
         else:

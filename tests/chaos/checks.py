@@ -7,6 +7,7 @@ from yarn_plugin.decide.commands import PoolStopped, RecordRound, SendToApp, Sig
 from yarn_plugin.decide.events import AppSaid, Configured, ContainersListed, NodesChanged, Superseded
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease.inventory import inventory
+from yarn_plugin.decide.pools.lease.service import AHEAD
 from yarn_plugin.model.auction import Bid, Estimate, GpuOffer
 from yarn_plugin.model.causes import NodeLost, NotPlaced, PoolSuperseded
 from yarn_plugin.model.resources import GPU
@@ -155,6 +156,7 @@ class Ledger:
         self.foreign_s, self.unused_s = 0.0, {}
         self.attained, self.counted_at = {}, None
         self.area, self.area_at, self.active, self.arrived, self.mastered = 0.0, None, 0, {}, set()
+        self.parts, self.gpus = 0.0, 0
 
     def process_began(self, state, at):
         """Another process goes on from this state."""
@@ -197,13 +199,15 @@ class Ledger:
                         self.revoked_at.setdefault((lease, cell), world.now)
                 case LeaseEnded():
                     self._check_ended(before, was, message, decided)
+            if isinstance(getattr(message, "cause", None), NotPlaced) and not isinstance(decided.event, Configured):
+                self._check_unplaced(message, was, lease_state(state), decided.event)
         for command in decided.commands:
             match command:
                 case RecordRound(_, cause) if cause.error is None:
                     total = sum(n for part in (cause.won, cause.leftover) for _, n in part)
                     require(total <= cause.gpus, "a round gives more GPUs than it offers")
                 case SignalContainers():
-                    self._check_signal(command, decided, state)
+                    self._check_signal(command, decided, was)
         held = lease_state(state)
         if held is not None:
             self._check_attained(was, held, decided.at)
@@ -222,21 +226,31 @@ class Ledger:
         usable = inventory(state.cells or Topology(), settings).places
         require(question.cluster_gpus == len(usable), "a question has another size of the pool")
         if settings.entitlement == "application" and self.arrived.get(message.app) is not None:
-            arrived_at, area = self.arrived[message.app]
+            arrived_at, area, _ = self.arrived[message.app]
             lived = decided.at - arrived_at
             expected = max((self.area - area) / lived, 1.0) if lived > 1.0 else question.contention
             require(abs(question.contention - expected) <= 0.01 + 0.05 * expected,
                     f"contention is {expected:.3f}, not {question.contention:.3f}")  # fmt: skip
 
     def _count_members(self, held, at):
-        """The integral of the number of members that take part, counted anew."""
+        """The integrals of the number of members that take part and of their equal parts, counted anew."""
         if self.area_at is not None:
             self.area += self.active * (at - self.area_at)
+            self.parts += self.gpus / max(self.active, 1) * (at - self.area_at)
         self.area_at = at
         self.arrived = {app: since for app, since in self.arrived.items() if app in held.members}
         for app in held.members:
-            self.arrived.setdefault(app, (at, self.area))
+            self.arrived.setdefault(app, (at, self.area, self.parts))
         self.active = sum(not one.waits for one in held.members.values())
+        self.gpus = sum(count for _, count in held.machines)
+
+    def _is_ahead(self, app):
+        """Whether a member has had more than its equal part; None: not known, or nearly as much."""
+        if self.arrived.get(app) is None:
+            return None
+        limit = AHEAD * (self.parts - self.arrived[app][2])
+        had = self.attained.get(app, 0.0)
+        return None if abs(had - limit) <= 0.01 + 0.05 * limit else had > limit
 
     def _check_round(self, held, decided):
         """Who is offered GPUs: the worst, as many as `f` says."""
@@ -246,9 +260,13 @@ class Ledger:
         ranked = [app for app, _ in now.rhos]
         count = max(1, math.ceil((1 - settings.f) * len(ranked) - 1e-9))
         require(list(now.bidders) == ranked[:count], "others are offered GPUs than the worst")
-        known = [(rho is not None, -(rho or 0.0)) for app, rho in now.rhos if held.members[app].estimated_in is not None
-                 ] if all(app in held.members for app in ranked) else []  # fmt: skip
-        require(known == sorted(known), "applications are not ranked by their rho")
+        known = [
+            (is_ahead, rho is not None, -(rho or 0.0))
+            for app, rho in now.rhos
+            if app in held.members and held.members[app].estimated_in is not None
+            if (is_ahead := self._is_ahead(app)) is not None
+        ]
+        require(known == sorted(known), "applications are not ranked by what they had and their rho")
 
     def _check_offer(self, message, decided):
         """What is offered is free, or of leases that end."""
@@ -298,12 +316,29 @@ class Ledger:
                     is_new = one.since >= self.listed_at.get(message.app, 0.0) - SLACK_S
                 require(is_over or is_new, f"{cell} is taken from {one.id} before its time ({type(cause).__name__})")
 
-    def _check_signal(self, command, decided, state):
-        """Nobody's containers are ended within its leases."""
+    def _check_unplaced(self, message, was, held, event):
+        """What YARN did not place is known from a list that was asked for, and no more than that is taken back."""
+        is_listed = isinstance(event, ContainersListed) and event.app == message.app
+        require(is_listed, f"{message.lease} is taken back as unplaced, and was not listed again")
+        machine = message.cause.node
+        on = sum(one.resources[GPU] for one in event.containers if one.node.partition(":")[0] == machine)
+        before, after = (
+            sum(
+                gpu.partition("/")[0] == machine
+                for one in state.leases.values()
+                if one.lease.app == message.app and one.started_at is not None
+                for gpu in one.staying
+            )
+            for state in (was, held)
+        )
+        require(after >= min(before, on), f"more of {message.lease} is taken back than is not in use")
+
+    def _check_signal(self, command, decided, was):
+        """Nobody's containers are ended within the leases that it had when they were listed."""
         if not isinstance(decided.event, ContainersListed):
             return
-        held, leased = lease_state(state), Counter()
-        for one in held.leases.values():
+        leased = Counter()
+        for one in was.leases.values():
             if one.lease.app == command.app and one.started_at is not None:
                 overdue = one.leaving if one.by is not None and one.by <= decided.at else ()
                 leased.update(gpu.partition("/")[0] for gpu in one.gpus if gpu not in overdue)

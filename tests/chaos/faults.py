@@ -1,10 +1,13 @@
 """Faults: what breaks, when, and for how long. A seed draws them; some wait for a rare state."""
 
 from dataclasses import dataclass
+from itertools import cycle
 
 from tests.chaos.checks import lease_state, messages
 from tests.chaos.process import Killed
 from yarn_plugin.decide.pools.commands import Grant, Revoke
+
+MIN_FAULTS, MIN_KINDS = 8, 4
 
 PATIENCE_S = 60.0
 """How long a fault waits for its state; then it happens anyway."""
@@ -90,13 +93,20 @@ class Faults:
         self.heals = []
 
     def plan(self, until):
-        """Draw the faults of a run: at least 8, of at least 4 kinds."""
+        """Draw the faults of a run."""
         draws = self.draws
         names = list(KINDS)
         often = [*names, *["kill_arbiter", "take_over", "lose_node", "kill_arbiter"]]
         chosen = draws.sample(names, 5) + [draws.choice(often) for _ in range(draws.randint(5, 9))]
         for name in chosen:
             self.world.at(draws.uniform(8.0, until), lambda at, name=name: self._begin(name))
+        self.world.at(until, self.make_up)
+
+    def make_up(self, at):
+        """Begin others for faults that found nobody whom they could happen to."""
+        names = cycle(ALWAYS)
+        while self.count < MIN_FAULTS or len(self.kinds) < MIN_KINDS:
+            self._begin(next(names))
 
     def _begin(self, name):
         if self.world.is_quiet:
@@ -390,3 +400,6 @@ KINDS = {
         move_search,
     )
 }
+
+ALWAYS = ("manager_away", "bad_weather", "bad_solver", "crashing_trials", "full_disk", "partition")
+"""Faults that can happen at any time."""

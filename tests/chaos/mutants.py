@@ -10,10 +10,10 @@ import logging
 import random
 import sys
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 
 from tests.chaos.__main__ import play
+from tests.chaos.edits import functions, recoded
 
 PACKAGE = "yarn_plugin.decide.pools.lease"
 ROOM = Path(__file__).parents[2] / Path(*PACKAGE.split("."))
@@ -36,15 +36,6 @@ SWAPS = {
     ast.And: ast.Or,
     ast.Or: ast.And,
 }
-
-
-def functions(tree):
-    """The functions of a module and the methods of its classes, with their names."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            yield (node.name,), node
-        elif isinstance(node, ast.ClassDef):
-            yield from (((node.name, one.name), one) for one in node.body if isinstance(one, ast.FunctionDef))
 
 
 def changes(tree):
@@ -87,22 +78,12 @@ def drawn(count, seed):
 @contextmanager
 def mutated(stem, number):
     """One function has the code of a mutant."""
-    path, module = ROOM / f"{stem}.py", import_module(f"{PACKAGE}.{stem}")
+    path = ROOM / f"{stem}.py"
     tree = ast.parse(path.read_text())
     name, _, _, change = list(changes(tree))[number]
     change()
-    code = compile(ast.fix_missing_locations(tree), str(path), "exec")
-    for part in name:
-        code = next(one for one in code.co_consts if hasattr(one, "co_name") and one.co_name == part)
-    function = module
-    for part in name:
-        function = vars(function)[part]
-    function = getattr(function, "fget", function)
-    before, function.__code__ = function.__code__, code
-    try:
+    with recoded(f"{PACKAGE}.{stem}", name, tree, path):
         yield
-    finally:
-        function.__code__ = before
 
 
 def finder(stem, number, seeds):

@@ -7,12 +7,13 @@ from tests.chaos.arbiter import POOL, RECONCILE_S, ArbiterProcess
 from tests.chaos.checks import require
 from tests.chaos.cluster import QUEUE, Yarn
 from tests.chaos.disk import Disk
-from tests.chaos.faults import Faults
+from tests.chaos.faults import MIN_FAULTS, MIN_KINDS, Faults
 from tests.chaos.network import Network
 from tests.chaos.process import Process
 from tests.chaos.search import Search
-from themis_agent.agent.settings import Settings
+from themis_agent.agent import settings as agent_settings
 from themis_agent.agent.tags import TAGS
+from yarn_plugin.decide.leases.settings import RULES
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.drive.virtual_time import Agenda
@@ -27,7 +28,7 @@ FAULTS_S = 80.0
 QUIET_S = 900.0
 """By when everybody has finished after the last fault."""
 
-MIN_STEPS, MIN_FAULTS, MIN_KINDS = 400, 8, 4
+MIN_STEPS = 400
 
 RARE = (
     "revoke during hand-over",
@@ -245,12 +246,13 @@ def _lease_settings(draws):
         max_gpus_per_user=draws.choice((None, None, None, 4)),
         entitlement=draws.choice(("application", "application", "user")),
         task_vcores=draws.choice((0, 0, 1)),
+        rules=RULES,
     )
 
 
 def _search_settings(draws, settings):
     least = draws.choice((1, 1, 1, 2))
-    return Settings(
+    return agent_settings.Settings(
         algorithm=draws.choice(("plain", "successive_halving")),
         trials=draws.randint(2, 4),
         max_steps=draws.randint(6, 10),
@@ -260,5 +262,5 @@ def _search_settings(draws, settings):
         max_gpus=least,
         step_s=draws.choice((5.0, 10.0)),
         grace_s=settings.grace_s,
-        rules=2,
+        rules=agent_settings.RULES,
     )

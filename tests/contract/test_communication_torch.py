@@ -39,7 +39,8 @@ def start(module, *arguments, processes=2, **environment):
     ]
 
 
-def outputs(started, timeout_s=300):
+def outputs(started, timeout_s=480):
+    """What they print. The timeout is for four processes on two cores that others use too."""
     try:
         return [one.communicate(timeout=timeout_s) for one in started]
     finally:
@@ -61,31 +62,39 @@ def test_every_division_of_every_operation_has_the_effect_of_the_operation():
 PROGRAMS = "ddp,fsdp2,fsdp2_overlapped,fsdp2_accumulating,all_to_all,functional_collectives,compiled"
 
 
+def compared(segments, processes, **environment):
+    """What became of each program in each process."""
+    (out,) = run("programs", PROGRAMS, segments, processes, processes=1, **environment)
+    found = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    print(*found, sep="\n")
+    assert len(found) == processes * (PROGRAMS.count(",") + 1)
+    for one in found:
+        assert one["planned_iterations"] > 5, one
+        assert one["traced_equal"], one
+    return found
+
+
 @pytest.mark.parametrize("detail", ["OFF", "DETAIL"])
 def test_parameters_are_those_of_gloo_bit_by_bit(detail):
-    for out in run("programs", PROGRAMS, 3, TORCH_DISTRIBUTED_DEBUG=detail):
-        results = json.loads(out.splitlines()[-1])
-        print(results)
-        for name, one in results.items():
-            assert one["planned_iterations"] > 5, (name, one)
-            assert one["traced_equal"], (name, one)
-            assert one["planned_equal"], (name, one)
-            assert one["motifs"] > one["operations"], (name, one)
-        # Its own hooks change when FSDP2 communicates, not what it learns.
-        assert results["fsdp2"]["sum"] == results["fsdp2_overlapped"]["sum"]
-        assert results["fsdp2"]["in_flight_together"] < results["fsdp2_overlapped"]["in_flight_together"]
+    found = compared(3, 2, TORCH_DISTRIBUTED_DEBUG=detail)
+    for one in found:
+        assert one["planned_equal"], one
+        assert one["motifs"] > one["operations"], one
+    # Its own hooks change when FSDP2 communicates, not what it learns.
+    for rank in range(2):
+        plain, overlapped = (
+            next(one for one in found if (one["rank"], one["program"]) == (rank, name))
+            for name in ("fsdp2", "fsdp2_overlapped")
+        )
+        assert plain["sum"] == overlapped["sum"]
+        assert plain["in_flight_together"] < overlapped["in_flight_together"]
 
 
 @pytest.mark.parametrize("segments", [1, 3])
 def test_parameters_of_four_processes_are_close_where_chunks_move_and_equal_where_they_do_not(segments):
-    for out in run("programs", PROGRAMS, segments, processes=4):
-        results = json.loads(out.splitlines()[-1])
-        print(results)
-        for name, one in results.items():
-            assert one["planned_iterations"] > 5, (name, one)
-            assert one["traced_equal"], (name, one)
-            assert one["difference"] < 1e-6, (name, one)
-            assert one["planned_equal"] or segments > 1, (name, one)
+    for one in compared(segments, 4):
+        assert one["difference"] < 1e-6, one
+        assert one["planned_equal"] or segments > 1, one
 
 
 @pytest.mark.parametrize("processes", [2, 4])
@@ -108,12 +117,12 @@ def test_when_one_process_goes_wrong_the_others_end_with_an_error_in_time(proces
 
 
 def test_no_iteration_has_mixed_plans_whoever_is_late_or_killed():
-    words = [sys.executable, "-m", "tests.torch_jobs.commits", "120"]
+    words = [sys.executable, "-m", "tests.torch_jobs.commits", "200"]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=570, check=False)
     outcomes = [json.loads(line) for line in ended.stdout.splitlines()]
     print(*outcomes, sep="\n")
     told, ends = [one for one in outcomes if "rank" in one], [one for one in outcomes if "codes" in one]
-    assert [one["plans"] for one in told] == [120] * 3
+    assert [one["plans"] for one in told] == [200] * 3
     assert all(not one["refused"] for one in told)
     assert ends[0]["codes"] == [0, 0, 0], ended.stderr
     assert len(ends) == 9, ended.stderr
@@ -121,13 +130,6 @@ def test_no_iteration_has_mixed_plans_whoever_is_late_or_killed():
         killed = one["kill"][0]
         assert one["codes"] == [-9 if rank == killed else 1 for rank in range(3)], (one, ended.stderr)
         assert one["after_s"] <= 4 + 1, one
-
-
-@pytest.mark.parametrize("detail", ["OFF", "DETAIL"])
-def test_the_overhead_is_below_a_tenth(detail):
-    found = [json.loads(out.splitlines()[-1]) for out in run("overhead", TORCH_DISTRIBUTED_DEBUG=detail)]
-    print(found)
-    assert min(one["ratio"] for one in found) < 1.10
 
 
 def test_the_documented_commands_work(tmp_path):

@@ -16,10 +16,10 @@ from tests.toys.registry import TOYS
 from tests.toys.stage import AT, INTERVALS, QUEUES, SQL, Live, check_agreement, sent
 from yarn_plugin.decide.commands import RecordRound, SetTimer, SolveInWorker
 from yarn_plugin.decide.events import AppSaid, Configured, NodesChanged, Solved, TimerFired
+from yarn_plugin.decide.leases.settings import RULES
 from yarn_plugin.decide.mechanisms.partial_allocation import PartialAllocationProblem
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer
 from yarn_plugin.decide.pools.lease import LeaseSettings
-from yarn_plugin.decide.pools.lease.settings import RULES
 from yarn_plugin.drive.daemon import Daemon
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.registry import journal_tags

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from contextlib import suppress
 
 import pytest
@@ -59,9 +58,7 @@ def test_an_arbiter_that_was_stopped_and_superseded_leases_nothing_when_it_conti
     b.start()
     bob = lease_all(b, manager, "bob")
     os.kill(a.process.pid, signal.SIGCONT)
-    continued = time.monotonic()
-    eventually(lambda: leased(ann) == 0, "the first one stands down", 15.0)
-    assert time.monotonic() - continued < 15.0
+    eventually(lambda: leased(ann) == 0, "the first one stands down")
     assert leased(bob) == 8
     assert [message["cause"]["kind"] for kind, message in ann.heard if kind == "lease_ended"] == ["pool-superseded"] * 2
     for change in (lambda: a.register("eve"), lambda: ann.client.send(ann.app, "lease.release", lease="gpu#1")):

@@ -12,6 +12,7 @@ from yarn_plugin.decide.events import Configured, JobsDeclared, NodesChanged, Po
 from yarn_plugin.decide.mechanisms.buddy_cells.errors import InfeasibleError
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
 from yarn_plugin.decide.pools.commands import Downgrade, Grant, Revoke
+from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import CellsReconfigured, Evicted, QuotaReduced
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, Resources
@@ -111,6 +112,44 @@ def test_a_cancelled_eviction_spares_its_victims():
     at.declare(high)
     at.wait(40.0)
     assert at.gpus_of(low) == 16
+
+
+def evicting():
+    """Opportunistic gangs of two pods of four GPUs on all nodes, one of which a gang of `high` evicts."""
+    at = world()
+    low, high = at.arrive("research"), at.arrive("prod")
+    at.declare(low, *(job(f"low-{number}", "research", 4, 4, priority=-1) for number in range(2)))
+    at.run(low, n0=[4], n1=[4], n2=[4], n3=[4])
+    at.declare(high, job("urgent", "prod", 4))
+    first, second = (one.lease for one in at.sent(Revoke))
+    entries = {entry.id: entry for entry in at.state.ledger.leases.values()}
+    return at, low, high, entries[first], entries[second]
+
+
+def test_a_gang_that_has_vacated_some_of_its_cells_is_not_spared():
+    at, low, high, first, _ = evicting()
+    given = first.gpus[:2]
+    host = given[0].partition(":")[0]
+    at.run(low, **{host: [1, 1]})
+    at.say(low, Release(first.id, given))
+    at.declare(high)
+    at.run(low, **{name: [] for name in {one.partition(":")[0] for one in (*first.gpus, *at.leases()[low])}})
+    at.wait(40.0)
+    assert at.gpus_of(low) == 16, "it begins anew, as a whole"
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_what_a_gang_vacates_before_it_hears_that_it_is_spared_is_leased_to_it_again(number):
+    at, low, high, first, _ = evicting()
+    at.declare(high)
+    given = first.gpus[:number]
+    host = given[0].partition(":")[0]
+    at.run(low, **{host: [1] * (4 - number)})
+    at.say(low, Release(first.id, given))
+    at.run(low, **{host: []})
+    at.wait(40.0)
+    assert at.gpus_of(low) == 16
+    assert {entry.leased.claim[1] for entry in at.state.ledger.leases.values()} == {"low-0", "low-1"}
 
 
 def test_a_pod_that_lost_its_node_returns_with_it():

@@ -68,13 +68,33 @@ SLOW = {
     "journals_that_no_release_wrote_are_named",
     "half_sent_requests_do_not_stop_a_search",
     "a_large_body_does_not_fill_a_search",
+    "liars_gain_little",
 }
-"""Checks that take long or start Spark; part of the fault matrix only."""
+"""Checks that take long or start Spark."""
+
+SHOWN_IN_UNITS = {
+    "request_ids_are_separate_for_each_user",
+    "max_weight_limits_a_registration",
+    "max_grace_limits_a_registration",
+    "large_names_and_counts_are_rejected",
+    "invalid_json_values_are_rejected",
+    "a_large_body_without_a_token_is_not_read",
+    "a_large_chunked_body_is_not_read",
+    "metrics_require_a_token",
+    "metric_labels_are_limited",
+    "a_stream_ends_if_its_end_has_left_the_history",
+    "a_stream_of_an_unknown_application_ends",
+    "state_files_are_private",
+    "an_application_of_a_mapped_user_is_matched",
+    "a_second_arbiter_is_refused",
+    "concurrent_duplicate_registrations_register_once",
+}
+"""Checks of what unit tests show too, without processes and a cluster."""
 
 
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.matrix] if name in SLOW else []) for name in CHECKS]
+    "name", [pytest.param(name, marks=[pytest.mark.matrix] if name in SLOW | SHOWN_IN_UNITS else []) for name in CHECKS]
 )
 def test_the_arbiter_withstands_an_attack(lab, name):
     holds, observed = run_check(CHECKS[name], lab)
@@ -84,7 +104,7 @@ def test_the_arbiter_withstands_an_attack(lab, name):
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize(
     ("operations", "seed"),
-    [(100, 1), pytest.param(10_000, 2, marks=[pytest.mark.matrix, pytest.mark.timeout(3600)])],
+    [(60, 1), pytest.param(10_000, 2, marks=[pytest.mark.matrix, pytest.mark.timeout(3600)])],
 )
 def test_the_arbiter_withstands_random_operations(lab, operations, seed):
     with lab.clean():

@@ -10,36 +10,11 @@ import pytest
 from tests.integration.arbiter_process import run
 from tests.integration.sleepers import eventually
 from tests.leased.intervals import overlaps
-from tests.leased.lab import Lab
+from tests.leased.lab import Lab, ledger_pool
 from yarn_plugin.decide.commands import SignalContainers
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
 
 pytestmark = pytest.mark.integration
-
-CONFIG = """
-[tenants]
-prod = ["{user}"]
-research = ["{user}"]
-
-[[pools]]
-name = "gpu"
-queue = "root.gpu"
-resources = ["memory-mb", "vcores", "yarn.io/gpu"]
-controller = "ledger"
-
-[pools.parameters]
-allocator = "cells"
-grace_s = 5
-place_within_s = 60
-
-[pools.parameters.settings]
-cells = "cells.toml"
-
-[poll]
-metrics_s = 0.2
-apps_s = 1
-nodes_s = 2
-"""
 
 
 @pytest.fixture
@@ -50,7 +25,8 @@ def lab(cluster, tmp_path):
     done = run("cells", "init", folder / "cells.toml", "--rm", cluster.rm_url, "--no-racks", *clusters)
     assert done.returncode == 0, done.stderr
     assert run("cells", "check", folder / "cells.toml", "--rm", cluster.rm_url).returncode == 0
-    made = Lab(cluster, tmp_path, config=CONFIG.format(user=getpass.getuser()))
+    tenants = "[tenants]\n" + "".join(f'{name} = ["{getpass.getuser()}"]\n' for name in ("prod", "research"))
+    made = Lab(cluster, tmp_path, config=tenants + ledger_pool("cells", {"cells": "cells.toml"}))
     yield made
     made.close()
 

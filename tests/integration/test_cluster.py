@@ -13,6 +13,7 @@ import pytest
 import requests
 
 from tests.integration.sleepers import node_runs_master
+from tests.sampled import one_in
 from yarn_plugin.embedded import cgroups, ports
 from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.cluster import ClusterSpec
@@ -281,7 +282,7 @@ def test_a_node_that_fails_to_start_stops_the_cluster_with_the_reason(small, mon
     assert not embedded.load(small.dir).members
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@one_in(2, "signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_after_an_interrupted_start_no_process_remains_or_down_stops_it(small, signal_number):
     command = ["up", "--dir", small.dir, "--nodes", 1, "--port-base", small.port_base]
     starting = subprocess.Popen(

@@ -130,6 +130,7 @@ def _rows(file):
 # Results.
 
 
+@pytest.mark.matrix
 def test_a_result_on_the_terminal(tmp_path, small):
     expected = in_duckdb(small, JOINED)
     # As on a cluster, the default file system is not that of the machine where the tables are.

@@ -18,7 +18,7 @@ from tests.resumed_steps import check_resumed, events, executed_by_epoch
 from tests.searches.lab import ROOT, Submitted
 from tests.trial_agent import journal, launch
 from themis_agent.app_file import read
-from themis_agent.trial.launcher import read_spec
+from themis_agent.trial.launch_file import read_spec
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from tests.integration.sleepers import eventually
-from tests.leased.lab import Lab
+from tests.leased.lab import Lab, ledger_pool
 from tests.searches.lab import Submitted, app, check_progress
 from themis_agent.agent.cell_names import gpu_of
 from yarn_plugin.sharing import Interference, Pair, Profile
@@ -14,33 +14,6 @@ from yarn_plugin.sharing.file import write_interference
 
 pytestmark = pytest.mark.integration
 
-CONFIG = """
-[[pools]]
-name = "gpu"
-queue = "root.gpu"
-resources = ["memory-mb", "vcores", "yarn.io/gpu"]
-controller = "ledger"
-
-[pools.parameters]
-allocator = "shared_gpus"
-gpu_memory_mb = 16384
-grace_s = 5
-place_within_s = 60
-task_memory_mb = 1400
-nodes = ["{host}"]
-
-[pools.parameters.settings]
-interference = "{pairs}"
-old_weight = 0.0
-move_s = 1
-adjust_every_s = 2
-
-[poll]
-metrics_s = 0.2
-apps_s = 1
-nodes_s = 2
-"""
-# Of the four GPUs of the node, two are leased: it has memory for two tasks.
 PART = {"kind": "quadratic", "computing": 0.4, "memory": 0.2}
 
 
@@ -48,8 +21,10 @@ PART = {"kind": "quadratic", "computing": 0.4, "memory": 0.2}
 def lab(cluster, tmp_path):
     known = Interference({"quadratic": Profile()}, (Pair("quadratic", "quadratic", 0.05),))
     write_interference(tmp_path / "pairs.json", known)
-    config = CONFIG.format(host=cluster.nodes[0].host, pairs=tmp_path / "pairs.json")
-    made = Lab(cluster, tmp_path, config=config)
+    # Of the four GPUs of the node, two are leased: it has memory for two tasks.
+    node = {"gpu_memory_mb": 16384, "task_memory_mb": 1400, "nodes": [cluster.nodes[0].host]}
+    settings = {"interference": str(tmp_path / "pairs.json"), "old_weight": 0.0, "move_s": 1, "adjust_every_s": 2}
+    made = Lab(cluster, tmp_path, config=ledger_pool("shared_gpus", settings, **node))
     yield made
     made.close()
 

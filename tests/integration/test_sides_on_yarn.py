@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.integration.sleepers import eventually
-from tests.leased.lab import Lab
+from tests.leased.lab import Lab, ledger_pool
 from tests.searches.lab import TRAIN, Submitted, check_progress
 from themis_agent.app_file import read
 from themis_agent.yarn import submission
@@ -14,42 +14,20 @@ from yarn_plugin.api.client import ArbiterClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
-CONFIG = """
-[[pools]]
-name = "gpu"
-queue = "root.gpu"
-resources = ["memory-mb", "vcores", "yarn.io/gpu"]
-controller = "ledger"
-
-[pools.parameters]
-allocator = "allox"
-grace_s = 5
-place_within_s = 60
-task_memory_mb = 2100
-nodes = ["{host}"]
-
-[pools.parameters.settings.cpu_slot]
-vcores = 2
-memory-mb = 700
-
-[poll]
-metrics_s = 0.2
-apps_s = 1
-nodes_s = 2
-"""
-# Of the four GPUs of the node one is leased: it has memory for one task of that size.
-
 SLOT_TRIAL, GPU_TRIAL = "trial-00001", "trial-00000"
 
 
 @pytest.fixture
-def lab(cluster, tmp_path):
-    made = Lab(cluster, tmp_path, config=CONFIG.format(host=cluster.nodes[0].host))
+def lab(cluster, tmp_path, request):
+    # Of the four GPUs of the node one is leased: it has memory for one task of that size.
+    settings = {"cpu_slot.vcores": 2, "cpu_slot.memory-mb": 700, **getattr(request, "param", {})}
+    config = ledger_pool("allox", settings, task_memory_mb=2100, nodes=[cluster.nodes[0].host])
+    made = Lab(cluster, tmp_path, config=config)
     yield made
     made.close()
 
 
-def searched(executed):
+def searched(executed, **more):
     """The GPU is declared to be less than twice as fast, so that no trial waits for it. In truth the trial on the slot
     is the first at the end of its rung; it gives the slot back, and is promoted when the other is there."""
     command = f"python {TRAIN} --rate={{rate}} --executed={executed}"
@@ -66,6 +44,7 @@ def searched(executed):
         "memory_mb": 700,
         "gpu": {"command": f"{command} --step-s=0.25", "speed": 5},
         "cpu": {"command": f"{command} --step-s=0.05", "speed": 3, "vcores": 2, "env": {"OMP_NUM_THREADS": "2"}},
+        **more,
     }
     return read(fields, "app")
 
@@ -92,4 +71,22 @@ def test_trials_run_on_both_sides_and_the_better_one_goes_on_on_the_gpu(lab, tmp
     assert submitted.state().best.id == SLOT_TRIAL
     # The other one was pruned after 16 steps, and may have taken another one until it was told.
     assert max(submitted.steps()[0.8]) == 32
+    check_progress(submitted)
+
+
+@pytest.mark.parametrize("lab", [{"sample_share": 1.0}], indirect=True)
+def test_a_side_of_unknown_speed_is_sampled_and_the_steps_of_samples_count(lab, tmp_path):
+    one_trial = {"algorithm": "plain", "trials": 1, "enqueue": [{"rate": 0.2}], "max_steps": 30}
+    command = f"python {TRAIN} --rate={{rate}} --executed={tmp_path / 'executed'}"
+    unknown = {
+        "gpu": {"command": f"{command} --step-s=0.05"},
+        "cpu": {"command": f"{command} --step-s=0.2", "vcores": 2},
+    }
+    submitted = Submitted(lab, tmp_path / "search", searched(tmp_path / "executed", **one_trial, **unknown))
+    report = submitted.until_ended()
+    assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
+    assert sides(submitted)[GPU_TRIAL][-1] == "gpu"
+    (trial,) = submitted.state().trials.values()
+    assert [one.is_slot for one in trial.measured].count(False) == 2
+    assert submitted.steps() == {0.2: list(range(1, 31))}
     check_progress(submitted)

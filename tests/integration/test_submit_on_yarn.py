@@ -23,7 +23,7 @@ from themis_agent.submitting.search import Search, state_of
 from themis_agent.yarn import submission
 from yarn_plugin.observe.resource_manager import ResourceManager
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 APP = """
 name = "thrown-away"

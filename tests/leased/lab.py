@@ -21,6 +21,13 @@ from yarn_plugin.model.resources import GPU
 
 BID_S = 120
 
+POLL = """
+[poll]
+metrics_s = 0.2
+apps_s = 1
+nodes_s = 2
+"""
+
 CONFIG = """
 [[pools]]
 name = "sql"
@@ -46,11 +53,6 @@ bid_s = {bid_s}
 decide_s = {decide_s}
 place_within_s = 60
 task_memory_mb = 1400
-
-[poll]
-metrics_s = 0.2
-apps_s = 1
-nodes_s = 2
 """
 # Nodes have 4096 MiB: of the four GPUs of each, two are offered, also beside two application masters.
 
@@ -67,10 +69,31 @@ REMOVED = '[[queue]]\npath = "root.gpu"\nremove = true\n'
 PYTHON_PATH = str(Path(__file__).parents[2])
 
 
+def ledger_pool(allocator, settings, **parameters):
+    """The configuration of an arbiter with one pool of GPUs, which an allocator with these settings divides."""
+
+    def keys(table):
+        return "\n".join(f"{key} = {json.dumps(value)}" for key, value in table.items())
+
+    return f"""
+[[pools]]
+name = "gpu"
+queue = "root.gpu"
+resources = ["memory-mb", "vcores", "yarn.io/gpu"]
+controller = "ledger"
+
+[pools.parameters]
+{keys({"allocator": allocator, "grace_s": 5, "place_within_s": 60, **parameters})}
+
+[pools.parameters.settings]
+{keys(settings)}
+{POLL}"""
+
+
 class Lab:
     """See the module. `apps`: the YARN ids of the applications, by name."""
 
-    def __init__(self, cluster, folder, lease_s=12, decide_s=2, config=CONFIG, process=ArbiterProcess):
+    def __init__(self, cluster, folder, lease_s=12, decide_s=2, config=CONFIG + POLL, process=ArbiterProcess):
         self.cluster, self.folder, self.apps = cluster, folder, {}
         for name in ("holds", "intervals"):
             (folder / name).mkdir()

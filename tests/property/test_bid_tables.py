@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from themis_agent.bids import bid_table
@@ -15,6 +15,9 @@ from themis_agent.bids.table import MAX_ROWS
 from themis_agent.search.work import Bracket, Phase, Work, plain
 from yarn_plugin.model.auction import GpuOffer
 from yarn_plugin.model.gpus import Job, Machine, Slot, Slowdown
+
+few = settings(max_examples=settings.default.max_examples // 3)
+"""Of a property whose examples take long."""
 
 slowdowns = st.sampled_from([Slowdown(1, 1, 1), Slowdown(), Slowdown(1.1, 1.5, 2.5), Slowdown(1, 3, 8)])
 
@@ -125,12 +128,14 @@ def test_every_subset_is_matched_by_a_row_with_no_more_gpus_and_no_worse_rho(wor
     matches_every_subset(bid_table(work, offer, elapsed_s), work, offer, elapsed_s)
 
 
+@few
 @given(of_models(works(), offers()), st.sampled_from([0.0, 37.0]))
 def test_every_subset_of_gpus_of_several_models_is_matched(search, elapsed_s):
     work, offer = search
     matches_every_subset(bid_table(work, offer, elapsed_s), work, offer, elapsed_s)
 
 
+@few
 @given(of_models(works(), offers(), held=False))
 def test_the_rho_of_a_row_holds_whatever_models_its_pieces_are_of(search):
     work, offer = search

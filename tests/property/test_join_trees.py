@@ -11,7 +11,7 @@ from tests.duckdb_plans import Tables
 from tests.property import queries
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(queries.tables(), queries.queries(), st.integers(0, 999))
 def test_any_mixture_of_plans_gives_the_rows_of_the_text(made, text, seed):
     tables = Tables(*made)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from qoop.estimate.cost import Work
@@ -14,6 +14,9 @@ from qoop.replan import commands, events
 from qoop.replan.decision import Progress, Rules, StageProgress, choose, evaluate
 from qoop.replan.machine import step
 from tests.property.query_world import TEXTS, QueryWorld, begin, planned, share, sizes, started
+
+few = settings(max_examples=settings.default.max_examples // 3)
+"""Of a property whose examples take long."""
 
 happenings = st.lists(
     st.tuples(
@@ -55,6 +58,7 @@ def live(world, happened):
             world.take(events.ExecutorsChanged(number % 5))
 
 
+@few
 @given(st.sampled_from(TEXTS), sizes, happenings, st.booleans())
 def test_whatever_happens_the_query_ends_once(text, rows, happened, force):
     world = started(QueryWorld(begin(planned(text, rows), Rules(hysteresis=0.05, min_gain=0.01, force=force))))
@@ -64,6 +68,7 @@ def test_whatever_happens_the_query_ends_once(text, rows, happened, force):
     assert world.state.phase == "done"
 
 
+@few
 @given(st.sampled_from(TEXTS), sizes, happenings)
 def test_the_same_events_give_the_same_commands(text, rows, happened):
     world = started(QueryWorld(begin(planned(text, rows))))
@@ -75,6 +80,7 @@ def test_the_same_events_give_the_same_commands(text, rows, happened):
     assert state.phase == world.state.phase
 
 
+@few
 @given(st.sampled_from(TEXTS), sizes, happenings, st.integers(0, 99))
 def test_a_permanently_failed_stage_makes_the_query_run_as_written(text, rows, happened, number):
     world = started(QueryWorld(begin(planned(text, rows))))
@@ -109,6 +115,7 @@ outputs = st.sampled_from([*((text, 1) for text in TEXTS), *((text, 2) for text 
 """A query, and after how many stages its result is not yet being computed, whatever the sizes of its tables."""
 
 
+@few
 @given(outputs, sizes, st.integers(0, 99))
 def test_a_lost_output_that_is_needed_is_computed_again(finished, rows, number):
     text, stages = finished
@@ -255,6 +262,7 @@ def rest_of(stage, progress):
     return Task(stage, frozenset(), left, running=True)
 
 
+@few
 @given(st.sampled_from(TEXTS), sizes, happenings, st.sampled_from((1.0, 3.0, 40.0)), st.sampled_from((0.0, 0.3, 0.5)))
 def test_every_candidate_is_judged_as_a_dumb_walk_would(text, rows, happened, slots, done):
     made = planned(text, rows)

@@ -12,7 +12,7 @@ from tests.fuzz.results import Results
 
 pytestmark = pytest.mark.integration
 
-USUAL = 60
+USUAL = 30
 """How many random queries each test run has."""
 
 

@@ -15,6 +15,7 @@ from qoop.engine.folders import ALIVE, QueryFolder
 from qoop.errors import QueryFailedError
 from qoop.submit import driver
 from qoop.submit.job import Job
+from tests.sampled import one_in
 from tests.spark.spark_sessions import changed, local_session, small_data
 from yarn_plugin.report.page import ReportError
 
@@ -134,7 +135,7 @@ def folder(tmp_path):
     return made
 
 
-@pytest.mark.parametrize("name", ["orders", "ORDERS", "`my-table`", "parts", "`left over (1)`"])
+@one_in(2, "name", ["orders", "ORDERS", "`my-table`", "parts", "`left over (1)`"])
 def test_unusual_names_of_tables(run, folder, capsys, name):
     run(f"SELECT count(*) + 40 AS n FROM {name} a JOIN ORDERS b ON a.k = b.k", tables=str(folder))
     shown = capsys.readouterr()

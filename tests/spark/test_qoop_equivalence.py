@@ -14,6 +14,7 @@ from qoop.parsing.spark_sql import DIALECT
 from qoop.parsing.statement import ParsedText
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
+from tests.sampled import one_in
 from tests.unit.test_qoop_rewriting import CASES
 
 pytestmark = pytest.mark.integration
@@ -73,7 +74,7 @@ OF_SPARK = [case for case in CASES if not any(text in case.text for text in NOT_
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=case.name, marks=[] if number % 4 == 0 else pytest.mark.matrix)
+        pytest.param(case, id=case.name, marks=[] if number % 8 == 0 else pytest.mark.matrix)
         for number, case in enumerate(OF_SPARK)
     ],
 )
@@ -205,7 +206,7 @@ def example(spark):
     return Compared(spark, QUERY)
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
+@one_in(2, "defect", DEFECTS)
 def test_a_defect_of_the_planner_is_found(example, defect):
     whole = plan_query(example.planned.text, example.planned.plans[0])
     assert example.differs(whole) is None

@@ -26,6 +26,7 @@ from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.run import journal
 from qoop.run.runs_here import RunsHere
+from tests.sampled import one_in
 from tests.spark.spark_sessions import local_session, small_data
 
 pytestmark = pytest.mark.integration
@@ -224,7 +225,8 @@ def test_a_literal_of_several_lines_hides_no_table(spark):
     assert len(found) >= 2 and sum(size is not None for size in found) >= 1
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     ("text", "early"),
     [
         ("SELECT * FROM plain LIMIT 3", True),

@@ -20,6 +20,7 @@ from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.verification import has_exact_values
 from qoop.plans.plan import RESULT, StageId
 from qoop.replan.events import CheckpointLost, StageFailed, StageFinished
+from tests.sampled import one_in
 from tests.spark.spark_sessions import changed, wait_until
 
 pytestmark = pytest.mark.integration
@@ -173,7 +174,8 @@ def test_a_missing_file_of_an_output_never_reads_as_no_rows(spark, tmp_path):
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     ("text", "exact"),
     [
         ("SELECT sum(k) AS s FROM facts", True),

@@ -18,6 +18,7 @@ from qoop.engine.session import query_session
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.plans.candidates import CutPolicy
+from tests.sampled import one_in
 from tests.spark.spark_sessions import changed, local_session, small_data
 
 pytestmark = pytest.mark.integration
@@ -64,7 +65,8 @@ def same_answer(spark, text, options=STAGED):
 JOINED = "FROM t AS a JOIN u AS b ON a.id = b.id JOIN w AS c ON c.id = b.id"
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     "expression",
     [
         "to_json(named_struct('orderId', a.id))",
@@ -135,7 +137,7 @@ PLANNED = {
 }
 
 
-@pytest.mark.parametrize("form", PLANNED)
+@one_in(2, "form", PLANNED)
 def test_common_forms_are_planned(spark, form):
     others = "JOIN u AS b ON a.id = b.id JOIN w AS c ON c.id = b.id"
     warned = []
@@ -146,7 +148,8 @@ def test_common_forms_are_planned(spark, form):
     assert warned == []
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     "source",
     [
         "t AS a LEFT JOIN (u AS b JOIN w AS c ON c.id = b.id AND b.w > 6) ON a.id = b.id JOIN t AS d ON d.id = a.id",
@@ -199,7 +202,8 @@ def test_backslashes_in_strings_that_are_stored_may_be_plain_characters(spark):
             spark.sql("DROP TABLE IF EXISTS plain")
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     "text",
     [
         "SELECT x.id, x.A, b.w FROM cased AS x JOIN u AS b ON x.id = b.id JOIN w AS c ON c.id = b.id",
@@ -261,7 +265,8 @@ def test_a_plain_query_is_still_split(spark):
     assert outcome.counts.stages > 1
 
 
-@pytest.mark.parametrize(
+@one_in(
+    3,
     "now",
     [
         "current_date",
@@ -298,7 +303,8 @@ def test_the_current_time_hidden_in_a_view_is_read_once(spark):
         spark.catalog.dropTempView("timed")
 
 
-@pytest.mark.parametrize(
+@one_in(
+    3,
     "part",
     [
         "(SELECT id, v FROM t LIMIT 2)",
@@ -332,7 +338,8 @@ def test_a_part_that_may_have_other_rows_when_computed_again_is_not_split(spark,
     assert outcome.counts.failed == 0
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     "part",
     [
         "(SELECT id, rank() OVER (ORDER BY v) AS v FROM t)",
@@ -445,7 +452,8 @@ def test_settings_that_tasks_read_hold_in_rows_that_are_stored(spark, texts):
         assert len(stored) == 3
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     ("setting", "value"),
     [
         ("parquet__outputTimestampType", "TIMESTAMP_MILLIS"),
@@ -484,7 +492,8 @@ SELECT s1.id, s1.m, s2.m FROM s s1 JOIN s s2 ON s1.id = s2.id JOIN w ON w.id = s
 """
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     ("value", "kept"),
     [
         ("a.x", "s1.m >= 100"),
@@ -534,7 +543,8 @@ def test_a_view_that_reads_one_with_the_name_of_a_stage_is_not_split(spark):
         spark.catalog.dropTempView("qoop_s")
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     ("value", "read"),
     [
         ("{}", "{}"),
@@ -574,7 +584,7 @@ def test_stored_outputs_keep_what_is_declared_of_collated_text(spark):
     assert outcome.counts.stages > 1, outcome.one_stage_reason
 
 
-@pytest.mark.parametrize("text", ["'now'", "' now'", "concat('n', 'ow')", "lower('NOW')"])
+@one_in(2, "text", ["'now'", "' now'", "concat('n', 'ow')", "lower('NOW')"])
 def test_a_text_that_stands_for_the_moment_is_not_split(spark, text):
     text = f"""
         WITH s AS (
@@ -589,7 +599,8 @@ def test_a_text_that_stands_for_the_moment_is_not_split(spark, text):
     assert re.search("a text that (may stand|stands) for the current .* has another value each time", reasons)
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     "others",
     [
         "s y ON x.k <=> y.k",
@@ -680,7 +691,8 @@ NESTED = (
 ZEROS = "SELECT z.d FROM zeros z JOIN ids i ON z.id = i.id JOIN ids k ON k.id = i.id"
 
 
-@pytest.mark.parametrize(
+@one_in(
+    3,
     "text",
     [
         f"WITH p AS (SELECT upper(s) AS u FROM one JOIN ids USING (id)) {TWICE.format(read='lower(u)')}",
@@ -868,7 +880,8 @@ def test_rows_are_put_into_sessions_as_in_one_piece(spark):
     same_answer(spark, text)
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     ("expression", "why"),
     [
         ("CAST(TIME '12:30:00' AS TIMESTAMP_NTZ)", "current date"),
@@ -906,7 +919,8 @@ def test_an_error_of_a_users_function_is_not_taken_for_one_of_the_cluster(spark,
         qoop.collect(spark, f"SELECT raise_error('Could not read') AS x {JOINED}", qoop.Options(plan="never"))
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     "condition",
     [
         "round(a.d, 1) * 2 + 1 < 5 AND b.d IS NOT NULL AND c.d < 2D AND abs(a.d - b.d) < 0.1",

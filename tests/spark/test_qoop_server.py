@@ -11,9 +11,8 @@ from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.replan.events import ShareChanged
 from qoop.server.spark import ONE_COLUMN_SHOW_TABLES, SparkApplication
-from qoop.server.start import show_tables
 from tests.server_world import Client, World, small  # first: it skips where Thrift is missing
-from tests.spark.spark_sessions import active_jobs, local_session, small_data, wait_until
+from tests.spark.spark_sessions import active_jobs, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -42,13 +41,6 @@ class Feed:
 
     def close(self):
         pass
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    with local_session(tmp_path_factory.mktemp("spark"), small_data()) as session:
-        show_tables(session, small_data().path)
-        yield session
 
 
 @pytest.fixture(scope="module")

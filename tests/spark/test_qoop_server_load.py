@@ -15,9 +15,8 @@ import pytest
 import qoop
 from qoop.feedback.shares import Shares
 from qoop.server.spark import SparkApplication
-from qoop.server.start import show_tables
 from tests.server_world import Client, World, small
-from tests.spark.spark_sessions import active_jobs, local_session, small_data, wait_until
+from tests.spark.spark_sessions import active_jobs, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
@@ -32,13 +31,6 @@ class Feed:
 
     def close(self):
         pass
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    with local_session(tmp_path_factory.mktemp("spark"), small_data()) as session:
-        show_tables(session, small_data().path)
-        yield session
 
 
 @pytest.fixture(scope="module")

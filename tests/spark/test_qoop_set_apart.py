@@ -12,6 +12,7 @@ from qoop.as_written.causes import Construct, NotPinned, NotRepeatable, Off, Sto
 from qoop.as_written.decide import Planned
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.events import ShareChanged, StageFinished
+from tests.sampled import one_in
 from tests.spark.spark_sessions import changed, local_session, small_data
 
 pytestmark = pytest.mark.integration
@@ -90,7 +91,7 @@ LEFT_JOINS = {
 }
 
 
-@pytest.mark.parametrize("text", LEFT_JOINS.values(), ids=LEFT_JOINS.keys())
+@one_in(3, "text", LEFT_JOINS.values(), ids=LEFT_JOINS.keys())
 def test_left_joins(spark, text):
     planned(spark, text)
 
@@ -117,7 +118,7 @@ LATERAL_VIEWS = {
 }
 
 
-@pytest.mark.parametrize("text", LATERAL_VIEWS.values(), ids=LATERAL_VIEWS.keys())
+@one_in(2, "text", LATERAL_VIEWS.values(), ids=LATERAL_VIEWS.keys())
 def test_lateral_views(spark, text):
     planned(spark, text)
 
@@ -198,7 +199,7 @@ def targets(spark):
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
-@pytest.mark.parametrize("text", STORING.values(), ids=STORING.keys())
+@one_in(2, "text", STORING.values(), ids=STORING.keys())
 def test_statements_that_store_rows(spark, targets, text, request):
     targets()
     spark.sql(text)
@@ -363,7 +364,7 @@ CAUSES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "settings", "cause", "changed_to"), CAUSES, ids=lambda value: str(value)[:60])
+@one_in(2, ("text", "settings", "cause", "changed_to"), CAUSES, ids=lambda value: str(value)[:60])
 def test_causes_that_spark_tells(spark, text, settings, cause, changed_to):
     spark.read.parquet(spark.table("t").inputFiles()[0].rpartition("/")[0]).createOrReplaceTempView("local")
     spark.table("t").createOrReplaceGlobalTempView("g")

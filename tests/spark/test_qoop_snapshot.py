@@ -23,6 +23,7 @@ from qoop.errors import QoopError, QueryFailedError
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
+from tests.sampled import one_in
 from tests.spark.spark_sessions import changed
 
 pytestmark = pytest.mark.integration
@@ -163,7 +164,7 @@ def changing(change, starts=2, checkpoint=None):
     return seen, warned, options
 
 
-@pytest.mark.parametrize(("option", "value"), [("nullValue", "7"), ("header", "true")])
+@one_in(2, ("option", "value"), [("nullValue", "7"), ("header", "true")])
 def test_options_of_a_table_that_change_meanwhile_are_not_mixed(spark, monkeypatch, option, value):
     # As if the first stage took longer than queries are prepared for.
     monkeypatch.setattr("qoop.engine.prepared.PreparedQueries.prepare", lambda *_: None)
@@ -224,7 +225,7 @@ def add_files(folder):
         pq.write_table(pa.table(columns), part / "added.parquet")
 
 
-@pytest.mark.parametrize("kind", PINNED)
+@one_in(3, "kind", PINNED)
 def test_files_added_while_a_query_runs_are_not_read(spark, made, kind):
     name, folder = made(kind)
     seen, warned, options = changing(lambda: add_files(folder), 3)
@@ -251,9 +252,7 @@ def test_without_pinning_files_added_while_a_query_runs_are_mixed(spark, made, m
 
 
 @pytest.mark.parametrize("own_session", [True, False])
-@pytest.mark.parametrize(
-    "kind", ["plain", "partitioned", "hive", "hive_partitioned", "temporary_view", "view_of_partitions"]
-)
+@one_in(3, "kind", ["plain", "partitioned", "hive", "hive_partitioned", "temporary_view", "view_of_partitions"])
 def test_a_table_that_the_same_application_changes_is_read_in_one_version(spark, made, kind, own_session, tmp_path):
     """Spark lists it anew, also for plans that were analysed before, and computes again what it has cached."""
     (name, _), files = made(kind), tmp_path / "outputs"
@@ -404,7 +403,7 @@ def test_a_view_with_files_in_a_subquery_runs_as_written(spark, made):
     assert "in a subquery" in answer.outcome.one_stage_reason
 
 
-@pytest.mark.parametrize("kind", ["plain", "partitioned", "temporary_view"])
+@one_in(2, "kind", ["plain", "partitioned", "temporary_view"])
 def test_files_replaced_while_a_query_runs(spark, made, kind):
     """Spark's error about the missing files, or the answer of one version, never a mixture."""
     name, folder = made(kind)
@@ -481,7 +480,8 @@ GROUP BY s1.k, s1.n, s2.n
 """
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     ("name", "kind", "printed"),
     [
         ("default.seen", "VIEW default.seen", "1g"),
@@ -528,7 +528,7 @@ def test_a_frame_does_not_read_what_is_cached_after_it_was_made(spark, made):
         spark.catalog.uncacheTable(name)
 
 
-@pytest.mark.parametrize("kind", ["plain", "partitioned", "external", "temporary_view", "view_of_partitions"])
+@one_in(2, "kind", ["plain", "partitioned", "external", "temporary_view", "view_of_partitions"])
 def test_a_frame_in_sparks_cache_does_not_mix_versions(spark, made, kind):
     """When an application writes to a table, Spark lists its files anew for what it has cached of it."""
     name, folder = made(kind)
@@ -579,7 +579,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("kind", MALFORMED)
+@one_in(2, "kind", MALFORMED)
 def test_rows_are_malformed_by_the_columns_that_the_query_reads(spark, tmp_path, kind):
     """A stage stores a column that no later one reads."""
     source, options, column = MALFORMED[kind]
@@ -688,7 +688,7 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("wanted", CHANGED)
+@one_in(2, "wanted", CHANGED)
 def test_a_statement_that_would_now_store_its_rows_elsewhere_fails(spark, made, wanted):
     name, _ = made("plain")
     spark.sql("CREATE DATABASE IF NOT EXISTS elsewhere")

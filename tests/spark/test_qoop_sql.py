@@ -38,6 +38,7 @@ from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
 from qoop.run import journal
 from qoop.session_query import SessionQuery
+from tests.sampled import one_in
 from tests.spark.spark_sessions import (
     active_jobs,
     changed,
@@ -402,7 +403,7 @@ JOINED = """SELECT i_category AS category, count(*) AS n FROM store_sales JOIN i
     JOIN store ON ss_store_sk = s_store_sk GROUP BY i_category"""
 
 
-@pytest.mark.parametrize("call", [qoop.sql, qoop.collect, qoop.execute])
+@one_in(2, "call", [qoop.sql, qoop.collect, qoop.execute])
 def test_insert_inserts_its_rows_once(spark, table, call):
     expected = rows_of(spark.sql(JOINED))
     assert spark.table(table).count() == 0
@@ -602,7 +603,7 @@ def test_a_query_leaves_the_session_unchanged(spark, tmp_path, files):
     assert not list(tmp_path.glob("qoop-*"))
 
 
-@pytest.mark.parametrize("files", [False, True])
+@one_in(2, "files", [False, True])
 @pytest.mark.parametrize("call", [qoop.sql, qoop.collect])
 def test_a_failed_query_leaves_the_session_unchanged(spark, tmp_path, files, call):
     # An error of the feed occurs while stages run; one of the last stage would occur when the frame is used.
@@ -671,7 +672,7 @@ def has_long_job(spark):
     return bool(before & set(active_jobs(spark)))
 
 
-@pytest.mark.parametrize("how", ["tag", "group", "all", "session"])
+@one_in(2, "how", ["tag", "group", "all", "session"])
 def test_cancelling_the_users_jobs_cancels_the_query(spark, slow_views, how):
     context = spark.sparkContext
     watched = []
@@ -850,7 +851,7 @@ def test_an_unusable_checkpoint_is_an_error_or_the_query_runs_as_written(spark, 
     assert any("running the query as written" in line for line in warned)
 
 
-@pytest.mark.parametrize("name", ["a[1]", "{a,b}", "a*", "it's 100% a; b#1"])
+@one_in(2, "name", ["a[1]", "{a,b}", "a*", "it's 100% a; b#1"])
 def test_a_checkpoint_folder_of_any_name(spark, tmp_path, name):
     warned = []
     answer = qoop.collect(spark, JOINED, replace(STAGED, checkpoint=f"file:{tmp_path}/{name}", warn=warned.append))

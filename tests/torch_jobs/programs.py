@@ -1,7 +1,10 @@
 """Programs as users write them, plain over gloo, traced, and under a plan that divides what it can.
 
-Prints a line of JSON in each process: for each program whether all parameters are equal, and the largest difference;
-`in_flight_together`: pairs of operations of which the second was called before the first had ended.
+python -m tests.torch_jobs.programs NAME,NAME... SEGMENTS PROCESSES
+
+Prints a line of JSON for each program and process: whether all parameters are equal, and the largest difference;
+`in_flight_together`: pairs of operations of which the second was called before the first had ended. Children are
+forked, so that torch is imported once.
 """
 
 import json
@@ -10,6 +13,7 @@ import os
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 import torch
@@ -182,31 +186,54 @@ def train(program, mode, plan=None):
     return values, seen
 
 
+def compare(name, segments, folder):
+    """What becomes of a program in the three modes."""
+    began = time.monotonic()
+    plain, _ = train(PROGRAMS[name], "plain")
+    traced, seen = train(PROGRAMS[name], "traced")
+    same = typical([one for one in seen if one.number > 2])
+    operations = same[0].operations
+    made = dividing(operations, segments)
+    save(made, folder / f"{name}.json")
+    planned, seen = train(PROGRAMS[name], "planned", folder / f"{name}.json")
+    return {
+        "program": name,
+        "operations": len(operations),
+        "in_flight_together": math.comb(len(operations), 2) - len(waits(same)),
+        "motifs": sum(map(len, made.turns)),
+        "sum": sum(float(one.double().sum()) for one in plain),
+        "planned_iterations": sum(one.version == 1 for one in seen),
+        "traced_equal": all(map(torch.equal, plain, traced)),
+        "planned_equal": all(map(torch.equal, plain, planned)),
+        "difference": max(float((a - b).abs().max()) for a, b in zip(plain, planned, strict=True)),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def child(rank, names, segments):
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
+        folder = Path(tempfile.mkdtemp())
+        for name in names:
+            print(json.dumps({"rank": rank, **compare(name, segments, folder)}), flush=True)
+        code = 0
+    except Exception:  # noqa: BLE001 - whatever it is, it is told
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
 def main():
-    names, segments = sys.argv[1].split(","), int(sys.argv[2])
+    names, segments, processes = sys.argv[1].split(","), int(sys.argv[2]), int(sys.argv[3])
+    os.environ["WORLD_SIZE"] = str(processes)
     os.environ["THEMIS_COMMUNICATION_CHANNELS"] = "lo,lo"
     os.environ["THEMIS_COMMUNICATION_TIMEOUT_S"] = "60"
-    folder = Path(tempfile.mkdtemp())
-    results = {}
-    for name in names:
-        plain, _ = train(PROGRAMS[name], "plain")
-        traced, seen = train(PROGRAMS[name], "traced")
-        same = typical([one for one in seen if one.number > 2])
-        operations = same[0].operations
-        made = dividing(operations, segments)
-        save(made, folder / f"{name}.json")
-        planned, seen = train(PROGRAMS[name], "planned", folder / f"{name}.json")
-        results[name] = {
-            "operations": len(operations),
-            "in_flight_together": math.comb(len(operations), 2) - len(waits(same)),
-            "motifs": sum(map(len, made.turns)),
-            "sum": sum(float(one.double().sum()) for one in plain),
-            "planned_iterations": sum(one.version == 1 for one in seen),
-            "traced_equal": all(map(torch.equal, plain, traced)),
-            "planned_equal": all(map(torch.equal, plain, planned)),
-            "difference": max(float((a - b).abs().max()) for a, b in zip(plain, planned, strict=True)),
-        }
-    print(json.dumps(results), flush=True)
+    pids = [child(rank, names, segments) for rank in range(processes)]
+    sys.exit(max(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) for pid in pids))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,19 @@
 """Fixtures of several unit test modules."""
 
+import contextlib
 import resource
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from tests.http_service import Service
+
+
+@pytest.fixture
+def closing():
+    """Returns what it is given, and closes it at the end of the test."""
+    with ExitStack() as stack:
+        yield lambda one: stack.enter_context(contextlib.closing(one))
 
 
 @pytest.fixture

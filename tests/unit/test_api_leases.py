@@ -1,14 +1,12 @@
 """What an application leases, as it reads it: in answer to a request, and at the beginning of its stream."""
 
-import asyncio
-
 import pytest
 
-from tests.http_service import SQL, Service, parse, problems
+from tests.http_service import SQL, Service, problems, streamed
 from tests.lease_world import World, node, row
 from yarn_plugin.api import streams as module
 from yarn_plugin.api import wire
-from yarn_plugin.api.streams import Position, Streams
+from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Principal
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
@@ -54,18 +52,6 @@ def eve_wins(world, ann):
     return eve
 
 
-def read(streams, app, seen=None):
-    """What a stream holds up to now."""
-    streams.stopped = True
-
-    async def collect():
-        return [piece async for piece in streams.follow(app, Position.parse(seen) if seen else None)]
-
-    found = parse(b"".join(asyncio.run(collect())).decode())
-    streams.stopped = False
-    return found
-
-
 def new_streams(world):
     return Streams(Source(world), codec=Codec(journal_tags(BUILT_IN)))
 
@@ -73,14 +59,14 @@ def new_streams(world):
 def test_a_stream_begins_with_what_is_leased_instead_of_all_that_led_to_it():
     world, ann = contest()
     streams = new_streams(world)
-    *before, (number, name, leased) = read(streams, ann)
+    *before, (number, name, leased) = streamed(streams, ann)
     assert (number, name) == (streams.last, "leases")
     assert {kind for _, kind, _ in before} == {"ask", "offer"}
     (lease,) = leased["leases"]
     place = {"host": "n1", "rack": "/r1", "machine": "n1", "slot": "n1", "model": ""}
     held = [{"cell": f"n1/{ordinal}", "place": {**place, "ordinal": ordinal}} for ordinal in (0, 1)]
     assert (lease["holdings"], lease["revoked"], lease["vacate_by"]) == (held, [], None)
-    (granted,) = [data for _, kind, data in read(streams, ann, "1") if kind == "grant"]
+    (granted,) = [data for _, kind, data in streamed(streams, ann, "1") if kind == "grant"]
     (of_grant,) = granted["leases"]
     told = [{"cell": one["cell"], "place": one["place"]} for one in of_grant["holdings"]]
     assert told == held
@@ -108,19 +94,19 @@ def test_whoever_was_away_for_longer_than_the_history_reads_its_leases(monkeypat
     seen = [str(one.seq) for one in world.stage.decided][-1]
     eve_wins(world, ann)
     everything = new_streams(world)
-    assert "leases" not in {name for _, name, _ in read(everything, ann, seen)}
-    assert "revoke" in {name for _, name, _ in read(everything, ann, seen)}
+    assert "leases" not in {name for _, name, _ in streamed(everything, ann, seen)}
+    assert "revoke" in {name for _, name, _ in streamed(everything, ann, seen)}
     monkeypatch.setattr(module, "MAX_DECISIONS", 1)
     short = new_streams(world)
-    found = read(short, ann, seen)
+    found = streamed(short, ann, seen)
     (number, name, leased) = found[-1]
     assert (name, len(leased["leases"][0]["revoked"])) == ("leases", 1)
     assert "revoke" not in {name for _, name, _ in found}
     # From there on, nothing is missed.
-    assert read(short, ann, str(number)) == []
+    assert streamed(short, ann, str(number)) == []
     world.run(ann)
     short.catch_up(world.stage.decided)
-    assert [name for _, name, _ in read(short, ann, str(number))] == ["lease_ended"]
+    assert [name for _, name, _ in streamed(short, ann, str(number))] == ["lease_ended"]
 
 
 def test_after_a_restart_with_a_short_history_leases_are_read_again():
@@ -129,8 +115,8 @@ def test_after_a_restart_with_a_short_history_leases_are_read_again():
     whole = later.history()
     later.history = lambda: whole[-1:]
     streams = Streams(later, codec=Codec(journal_tags(BUILT_IN)))
-    assert [name for _, name, _ in read(streams, ann, "3")] == ["leases"]
-    assert read(streams, ann, str(whole[-1].seq)) == []
+    assert [name for _, name, _ in streamed(streams, ann, "3")] == ["leases"]
+    assert streamed(streams, ann, str(whole[-1].seq)) == []
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from tests.http_service import parse, problems
+from tests.http_service import parse, problems, streamed
 from yarn_plugin.api import streams as module
 from yarn_plugin.api.causes import text
 from yarn_plugin.api.refusals import Limits
-from yarn_plugin.api.streams import MAX_QUEUED, Position, Streams
+from yarn_plugin.api.streams import MAX_QUEUED, Streams
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Dismiss, TellShare
 from yarn_plugin.decide.pools.share import Member, ShareState
@@ -56,14 +56,7 @@ def member(seq, app="app_1"):
 
 def read(streams, app, seen=None):
     """What a stream holds up to now: (id, event)."""
-    streams.stopped = True
-
-    async def collect():
-        return [piece async for piece in streams.follow(app, Position.parse(seen) if seen else None)]
-
-    found = parse(b"".join(asyncio.run(collect())).decode())
-    streams.stopped = False
-    return [(number, name) for number, name, _ in found]
+    return [(number, name) for number, name, _ in streamed(streams, app, seen)]
 
 
 # Ids.

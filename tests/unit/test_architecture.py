@@ -44,6 +44,7 @@ PURE = (
 """Rooms without input, output, time or threads: they decide, and the same inputs give the same decisions."""
 
 PURE_TOO = (
+    "yarn_plugin.checks",
     "yarn_plugin.errors",
     "yarn_plugin.quantities",
     "yarn_plugin.spelling",
@@ -92,10 +93,12 @@ FORBIDDEN_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 
 PUBLISHED = (
     "yarn_plugin.errors",
+    "yarn_plugin.checks",
     "yarn_plugin.console",
     "yarn_plugin.control_characters",
     "yarn_plugin.field_problems",
     "yarn_plugin.files",
+    "yarn_plugin.hadoop_files",
     "yarn_plugin.spelling",
     "yarn_plugin.quantities",
     "yarn_plugin.toml_files",

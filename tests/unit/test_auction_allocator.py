@@ -4,21 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from tests.lease_world import World, node, row
-from tests.ledger_world import LedgerWorld
-from tests.small_cells import HOSTS, spec
+from tests.lease_world import World, ledger_pool, node, row
+from tests.small_cells import in_prod
 from tests.toys.registry import TOYS
-from yarn_plugin.decide.allocators.auction import Auction
-from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
-from yarn_plugin.decide.allocators.happenings import Changed
+from tests.toys.stage import Simulated
+from yarn_plugin.api.missed_bids import MissedBid, missed_bids
+from yarn_plugin.decide.allocators.auction import Auction, _Last
+from yarn_plugin.decide.allocators.happenings import Answer, Changed
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import Configured, Deregistered, JobsDeclared, ManagerLost, ManagerReached
 from yarn_plugin.decide.leases.book import LeasesSeen
 from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.pools.commands import Ask, CancelRevoke, Grant, LeaseEnded, Offer, Renew, Revoke
-from yarn_plugin.decide.pools.ledger import cells_of_pool
+from yarn_plugin.decide.pools.ledger import _Known, cells_of_pool
+from yarn_plugin.drive.replay import rerun_records
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.journal.records import MemoryRecords
 from yarn_plugin.model import share
 from yarn_plugin.model.auction import Bid, Estimate
 from yarn_plugin.model.cluster import Capabilities
@@ -65,6 +67,19 @@ def test_a_restart_goes_on_with_the_round():
     assert world.held() == {a: {"n1/0", "n1/1"}}
 
 
+@pytest.mark.parametrize("late", [Estimate(1, 2.0), Bid(0, 2.0)])
+def test_an_offer_is_open_until_its_own_bid_comes_and_is_made_again_after_a_restart(late):
+    world = started()
+    a = world.arrive("a", rho=2.0, bids=False)
+    world.wait(4.0)
+    (offer,) = world.sent(Offer)
+    world.stage.say(a, late)
+    world.stage.take(Configured(world.stage.intake.state.pools), 0.01)
+    assert [one.id for one in world.sent(Offer)] == [offer.id, offer.id]
+    world.stage.say(a, Bid(offer.offer.round, 2.0))
+    assert not world.stage.state().ledger.asked
+
+
 def test_while_yarn_does_not_answer_no_round_opens():
     world = started()
     world.stage.take(ManagerLost("refused"))
@@ -74,6 +89,22 @@ def test_while_yarn_does_not_answer_no_round_opens():
     world.stage.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
     world.wait(10.0)
     assert world.held() == {a: {"n1/0", "n1/1"}}
+
+
+def test_an_answer_that_others_are_still_waited_for_is_taken_alone_with_the_same_decisions(monkeypatch):
+    records, learnt = MemoryRecords(), []
+    learn = Auction._learn
+    monkeypatch.setattr(Auction, "_learn", lambda *given: learnt.append(given[3]) or learn(*given))
+    world = started(stage=Simulated(ledger_pool({"lease_s": 60.0, "f": 0.0}), journal=records))
+    for number in range(6):
+        world.arrive(str(number), rho=2.0 + number, rows=(row(1.0, 1),), delay=0.1 + 0.1 * number)
+    world.wait(200.0)
+    assert len(world.rounds()) > 2
+    assert not [one for one in learnt if isinstance(one, Answer)]
+    monkeypatch.setattr(_Last, "is_all_but", lambda *given: False)
+    monkeypatch.setattr(_Known, "is_all_but", lambda *given: False)
+    assert rerun_records(records.read(), TOYS).first_difference() is None
+    assert len([one for one in learnt if isinstance(one, Answer)]) > 2 * 2 * 6
 
 
 def test_the_jobs_of_an_application_bid_as_one():
@@ -130,12 +161,6 @@ def test_a_lease_on_a_node_that_breaks_while_it_goes_on_is_revoked_and_the_node_
 # Inside a virtual cluster.
 
 
-def in_prod():
-    settings = BuddyCellsSettings(spec(prod={"rack": 1}, other={"rack": 1}), inside={"prod": "themis"},
-                                  inside_lease_s=60.0, default_cluster="prod")  # fmt: skip
-    return LedgerWorld.of("cells", *(node(host, 4) for host in HOSTS), settings=settings)
-
-
 def test_inside_a_virtual_cluster_it_auctions_the_clusters_cells_and_leases_do_not_lapse():
     world = in_prod()
     a = world.arrive("a", {GPU: 4})
@@ -158,6 +183,16 @@ def test_inside_a_virtual_cluster_a_faulty_bid_is_refused_by_its_field():
     world.say(a, Estimate(1, None, (Job("j", 1.0, 1.0),)))
     (pool,) = [pool for pool in world.stage.intake.state.pools if pool.name == "gpu"]
     assert_refused(pool, world.state, a, 1)
+
+
+def test_who_makes_no_bid_in_a_round_of_a_virtual_cluster_is_named():
+    world = in_prod()
+    world.answer = lambda decided: None
+    a = world.arrive("a", {GPU: 4})
+    world.wait(2.0)
+    world.say(a, Estimate(1, None, (Job("j", 1.0, 1.0),)))
+    world.wait(20.0)
+    assert missed_bids(world.stage.decided) == {("gpu/prod", 1): (MissedBid(a, "none"),)}
 
 
 def assert_refused(pool, state, app, number):

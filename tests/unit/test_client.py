@@ -57,16 +57,8 @@ def impatient(monkeypatch):
 
 
 @pytest.fixture
-def serve():
-    servers = []
-
-    def start(*scripts, **options):
-        servers.append(RawServer(*scripts, **options))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+def serve(closing):
+    return lambda *scripts, **options: closing(RawServer(*scripts, **options))
 
 
 def client_of(server, **options):

@@ -8,7 +8,7 @@ import pytest
 from tests.emulated_links import FixedPlans, SleepingChannel, SleepingJob
 from themis_agent.communication.capture import What, iteration_of, typical, waits
 from themis_agent.communication.enforcer import Enforcer
-from themis_agent.communication.errors import CommunicationError
+from themis_agent.communication.errors import CommunicationError, DifferentOperationsError
 from themis_agent.communication.iteration import Kind, Need, Operation
 from themis_agent.communication.options import Algorithm, Option
 from themis_agent.communication.plan import Plan, Turn
@@ -101,6 +101,31 @@ def test_a_failed_check_fails_the_operation(channels, enforcers):
 
     with pytest.raises(CommunicationError, match="different"):
         enforcers().call(REDUCE, Different(channels, [0.0]))[0].wait()
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [(DifferentOperationsError("different"), "different"), (RuntimeError("closed"), "reset"), (None, "reset")],
+)
+def test_a_broken_connection_does_not_hide_that_the_operations_differ(channels, enforcers, told, says):
+    """Who finds a difference out breaks its connections, which the others notice before their own checks have ended."""
+    checks = []
+
+    class Unchecked(SleepingJob):
+        def check(self, fingerprint, done):
+            checks.append(done)
+
+    class Breaking(SleepingJob):
+        def begin(self, number, motif, done):
+            done(RuntimeError("reset"))
+
+    enforcer = enforcers()
+    other, broken = (enforcer.call(REDUCE, job(channels, [0.0]))[0] for job in (Unchecked, Breaking))
+    assert not broken.ended
+    checks[0](told)
+    for completion in (broken, other):
+        with pytest.raises(CommunicationError, match=says):
+            completion.wait()
 
 
 def test_the_fingerprint_is_of_version_iteration_place_and_operation(channels, enforcers):
@@ -217,6 +242,20 @@ def test_time_in_which_the_order_alone_holds_motifs_back_is_counted(channels, en
     assert seen[0].held_s == 0.0
     assert 0.04 < seen[1].held_s <= seen[1].seconds
     assert seen[1].version == 1
+
+
+def test_a_program_that_never_ends_an_iteration_is_not_traced_without_end(channels, enforcers):
+    """As one that evaluates, without an optimizer: its trace would grow as long as it runs."""
+    seen = []
+    enforcer = enforcers(observe=seen.append, longest=10)
+    for _ in range(11):
+        enforcer.call(REDUCE, SleepingJob(channels, [0.0]))[0].wait()
+    enforcer.next_iteration()
+    for _ in range(10):
+        enforcer.call(REDUCE, SleepingJob(channels, [0.0]))[0].wait()
+    enforcer.next_iteration()
+    assert [(one.number, len(one.operations)) for one in seen] == [(1, 10)]
+    assert {event.operation for event in seen[0].events} == set(range(10))
 
 
 def test_motifs_that_end_at_once_may_end_before_the_next_is_begun(enforcers):

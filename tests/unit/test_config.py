@@ -7,8 +7,7 @@ import pytest
 from tests.toys.allocators import InTurnSettings
 from tests.toys.registry import TOYS
 from yarn_plugin.decide.arbiter import BUILT_IN
-from yarn_plugin.decide.leases.settings import LedgerSettings
-from yarn_plugin.decide.pools.lease.settings import RULES
+from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.drive.config import ArbiterConfig, load
 from yarn_plugin.toml_files import FileError
 
@@ -170,7 +169,9 @@ def test_a_pool_names_its_allocator_and_its_settings(tmp_path):
     path = tmp_path / "arbiter.toml"
     path.write_text(f'{LEDGER}allocator = "toy-in-turn"\ngrace_s = 5.0\n[pools.parameters.settings]\nlease_s = 60.0')
     (pool,) = load(path, TOYS).pools
-    assert pool.pool().parameters == LedgerSettings("toy-in-turn", InTurnSettings(lease_s=60.0), grace_s=5.0)
+    assert pool.pool().parameters == LedgerSettings(
+        "toy-in-turn", InTurnSettings(lease_s=60.0), grace_s=5.0, rules=RULES
+    )
 
 
 def test_a_ledger_and_an_auction_may_not_lease_the_same_gpus(tmp_path):

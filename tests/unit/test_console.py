@@ -15,6 +15,7 @@ from rich.text import Text
 
 from qoop.cli import cli as qoop
 from tests.http_servers import CERTIFICATE, RawServer, answer
+from tests.printed.commands import help_texts
 from tpcds.cli import cli as tpcds
 from yarn_plugin import console
 from yarn_plugin.api import wire
@@ -134,6 +135,22 @@ def test_a_terminal_without_utf_8_shows_escapes():
 def test_a_wrong_command_line_names_the_option_and_what_would_be_right(words, expected, capsys):
     assert console.run(cli, "yarn-plugin", words.split()) == 2
     assert capsys.readouterr().err == f"yarn-plugin: {expected}\n"
+
+
+def test_no_option_accepts_a_number_that_is_not_finite():
+    options = [(path, option) for path, command, _ in help_texts() for option in command.params]
+    accepting = click.types.FloatParamType | click.FloatRange
+    assert not [
+        f"{path} {option.opts[0]}"
+        for path, option in options
+        if isinstance(option.type, accepting) and not isinstance(option.type, console.Number)
+    ]
+
+
+def test_a_time_that_is_too_long_for_a_number_is_refused(capsys):
+    words = ["simulate", "--cluster", os.devnull, "--workload", os.devnull, "--lease", "9" * 400]
+    assert console.run(cli, "yarn-plugin", words) == 2
+    assert f"--lease {'9' * 400!r}: must be a number of minutes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("program", [cli, qoop, tpcds])

@@ -271,16 +271,8 @@ class Manager:
 
 
 @pytest.fixture
-def serve():
-    servers = []
-
-    def start(manager):
-        servers.append(WebServer(manager))
-        return servers[-1].url
-
-    yield start
-    for server in servers:
-        server.close()
+def serve(closing):
+    return lambda manager: closing(WebServer(manager)).url
 
 
 def test_facts_of_a_stock_manager_are_hadoops_defaults(serve):

@@ -1,5 +1,6 @@
 """A GPU of a host is used by one launcher at a time."""
 
+import itertools
 import os
 import socket
 import subprocess
@@ -76,11 +77,25 @@ def test_locks_of_other_users_are_not_waited_for_for_ever(tmp_path, monkeypatch)
     locks.close()
 
 
+def test_a_holder_of_the_same_user_is_seldom_asked_and_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_locks, "OTHER_USERS_S", 100.0)
+    now, asked, holder = itertools.count(step=30.0), [], gpu_locks._holder
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    monkeypatch.setattr(gpu_locks, "_holder", lambda name: asked.append(name) or holder(name))
+    held, locks = GpuLocks([str(tmp_path)]), GpuLocks([str(tmp_path)])
+    assert held.take()
+    waits = sum(1 for _ in itertools.islice(locks.until_held(), 10))
+    assert (waits, asked) == (10, [str(tmp_path)] * 2)
+    held.close()
+    assert not list(locks.until_held())
+    locks.close()
+
+
 def test_a_launcher_goes_on_when_another_user_keeps_the_lock_of_its_gpu(tmp_path, agent, capfd):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
         stranger.bind(f"\0themis-agent/gpu/{tmp_path}/gpu")
         command = script(tmp_path, "print('step 1 loss 0.5')")
-        code = "from themis_agent.trial import launcher; launcher.OTHER_USERS_S = 1.0; launcher.main()"
+        code = "from themis_agent.trial import gpu_locks, launcher; gpu_locks.OTHER_USERS_S = 1.0; launcher.main()"
         with launch(tmp_path, command, agent, gpu_locks=[f"{tmp_path}/gpu"], code=code) as launcher:
             assert launcher.wait(30) == 0
     assert f"another user still holds the lock of GPU {tmp_path}/gpu" in capfd.readouterr().err

@@ -16,16 +16,8 @@ GZIPPED = HEAD + b"Content-Encoding: gzip\r\n"
 
 
 @pytest.fixture
-def serve():
-    servers = []
-
-    def start(*scripts, tls=False):
-        servers.append(RawServer(*scripts, tls=tls))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+def serve(closing):
+    return lambda *scripts, tls=False: closing(RawServer(*scripts, tls=tls))
 
 
 def ask(server, verify=True):

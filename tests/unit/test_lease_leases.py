@@ -292,11 +292,43 @@ def test_a_grant_that_is_not_in_use_comes_back():
     world.wait(20.0)
     assert world.sent(LeaseEnded) == [], "the list may be older than the containers"
     world.run(a, n1=(1,))
-    (ended,) = world.sent(LeaseEnded)
-    assert (ended.cells, ended.cause) == (("n1/1", "n1/2", "n1/3"), NotPlaced("n1", 4, 1, 30.0))
+    (revoke,) = world.sent(Revoke)
+    assert (revoke.cells, revoke.cause) == (("n1/1", "n1/2", "n1/3"), NotPlaced("n1", 4, 1, 30.0))
+    assert world.held() == {a: N1}, "the container may be on one of these"
+    world.wait(31.0)
     assert world.held() == {a: {"n1/0"}}
     world.wait(100.0)
     assert len(world.rounds()) == 1, "the same would happen again"
+
+
+def test_a_grant_that_is_not_in_use_comes_back_at_once_if_its_holder_gives_it_back():
+    world, a = used_in_part()
+    world.wait(20.0)
+    world.run(a, n1=(1,))
+    (revoke,) = world.sent(Revoke)
+    world.stage.say(a, Release(revoke.lease, revoke.cells))
+    assert world.held() == {a: {"n1/0"}}
+    world.wait(100.0)
+    assert len(world.rounds()) == 1, "the same would happen again"
+
+
+def test_no_more_gpus_are_revoked_as_unplaced_than_are_not_in_use():
+    """Two leases on a machine, and a container on a GPU of one of them: which one is not known."""
+    world = World.of(node("n1"), f=0.5, place_within_s=30.0)
+    a = world.arrive("ann", rho=9.0, rows=(row(1.0, 1),))
+    world.wait(10.0)
+    world.arrive("bob", rho=2.0, rows=())
+    world.wait(15.0)
+    assert [len(grant.leases) for grant in world.sent(Grant) if grant.app == a] == [1, 1]
+    world.agents[a].rows = ()
+    world.run(a, n1=(1,))
+    world.wait(35.0)
+    world.run(a, n1=(1,))
+    world.run(a, n1=(1,))
+    assert [one.app for one in world.sent(Revoke)] == [a]
+    assert len(world.held()[a]) == 2, "the container may be on either"
+    world.wait(31.0)
+    assert len(world.held()[a]) == 1
 
 
 def test_gpus_that_came_back_unused_from_the_only_application_are_offered_again_after_a_lease():
@@ -344,7 +376,7 @@ def test_a_grant_that_was_made_shortly_before_yarn_went_away_comes_back_when_yar
     world.wait(100.0)
     world.stage.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
     world.run(a, n1=(1,))
-    assert world.held() == {a: {"n1/0"}}
+    assert [one.cells for one in world.sent(Revoke)] == [("n1/1", "n1/2", "n1/3")]
 
 
 def test_containers_are_listed_again_before_a_grant_comes_back():
@@ -363,8 +395,9 @@ def test_containers_are_listed_again_until_there_is_an_answer():
     world.wait(80.0)
     assert len(commands(world, ListContainers)) == before + 3
     world.run(a, n1=(1,))
+    world.wait(31.0)
     assert world.held() == {a: {"n1/0"}}
-    world.wait(100.0)
+    world.wait(69.0)
     assert len(commands(world, ListContainers)) == before + 3
 
 

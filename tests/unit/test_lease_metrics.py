@@ -4,9 +4,14 @@ import math
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.lease_world import World, node, row
+from tests.small_cells import in_prod
 from yarn_plugin.api import metrics
 from yarn_plugin.api.lease_metrics import lease_metrics
+from yarn_plugin.decide.pools.commands import Grant
+from yarn_plugin.model.resources import GPU
 
 
 def figures(world):
@@ -20,8 +25,9 @@ def figures(world):
     }  # fmt: skip
 
 
-def test_a_round_with_a_payment_and_idle_gpus_is_seen():
-    world = World.of(node("n1", 4), node("n2", 4), f=0.0)
+@pytest.mark.parametrize("is_ledger", [False, True])
+def test_a_round_with_a_payment_and_idle_gpus_is_seen(is_ledger):
+    world = World.of(node("n1", 4), node("n2", 4), f=0.0, is_ledger=is_ledger)
     world.arrive("ann", rho=4.0, rows=(row(2.0, 4), row(1.0, 4, 4)))
     world.arrive("bob", rho=2.0, rows=(row(1.0, 4),))
     world.wait(60.0)
@@ -29,7 +35,7 @@ def test_a_round_with_a_payment_and_idle_gpus_is_seen():
     found = figures(world)
     assert (found["gpus",], found["rounds_total",]) == (8, last.round)
     assert found["leased_gpus",] == sum(map(len, world.held().values())) > 0
-    assert found["count",] == len(world.stage.state().leases)
+    assert found["count",] == len([lease for one in world.sent(Grant) for lease in one.leases])
     assert found["max_rho",] == max(rho for _, rho in last.rhos)
     assert found["gap",] == last.gap
     for what in ("won", "paid", "leftover", "idle"):
@@ -53,6 +59,17 @@ def test_an_unbounded_rho_is_infinite():
     world.wait(60.0)
     assert None in [rho for _, rho in world.rounds()[0].rhos]
     assert any(value == math.inf for name, value in figures(world).items() if name == ("max_rho",))
+
+
+def test_the_rounds_of_a_virtual_cluster_have_its_name():
+    world = in_prod()
+    world.arrive("a", {GPU: 4})
+    world.wait(30.0)
+    metrics_now = lease_metrics(world.stage.intake.state, world.stage.clock.time)
+    rounds = {
+        one.labels["pool"]: one.value for each in metrics_now for one in each.samples if "rounds_total" in one.name
+    }
+    assert rounds == {"gpu/prod": 1}
 
 
 def test_they_are_among_the_metrics_of_the_arbiter():

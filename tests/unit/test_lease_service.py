@@ -8,13 +8,14 @@ from tests.toys.registry import TOYS
 from tests.toys.stage import Simulated
 from yarn_plugin.api.causes import text
 from yarn_plugin.decide.events import NodesChanged
-from yarn_plugin.decide.pools.lease import LeaseSettings
+from yarn_plugin.decide.pools.lease import LeaseSettings, estimates, leases
 from yarn_plugin.decide.pools.lease.choice import Standing, worst_first
 from yarn_plugin.decide.pools.lease.service import is_ahead
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.drive.replay import rerun_records
 from yarn_plugin.journal.records import MemoryRecords
+from yarn_plugin.model.causes import NodeLost
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
 
@@ -86,6 +87,20 @@ def test_a_journal_of_an_earlier_version_is_repeated_by_its_rules():
     for one in [command for record in written for command in record.get("commands", ())]:
         one.get("cause", {}).pop("ahead", None)
     assert rerun_records(written, TOYS).first_difference() is None
+
+
+@pytest.mark.parametrize(("rules", "gpu_s"), [(2, 0.0), (3, 200.0)])
+def test_what_is_lost_in_a_call_counts_until_then(rules, gpu_s):
+    world = World.of(node("n1"))
+    bob = world.arrive("bob", rho=9.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    state = world.stage.state()
+    (held,) = state.leases.values()
+    turn = Turn("gpu", LeaseSettings(rules=rules), state, View(), held.started_at + 50.0)
+    leases.end(turn, held.lease.id, held.gpus, NodeLost("n1"))
+    assert turn.attained_gpu_s(bob) == gpu_s
+    estimates.count_work(turn)
+    assert turn.attained_gpu_s(bob) == 200.0
 
 
 def test_an_equal_part_counts_the_gpus_that_there_were():

@@ -415,10 +415,32 @@ def test_what_yarn_does_not_place_comes_back():
     world.wait(20.0)
     lists = [one for step in world.stage.decided for one in step.commands if isinstance(one, ListContainers)]
     assert lists[-1].cause == UseAsked(world.a)
-    world.run(world.a, n1=(1,))
-    assert world.hear() == [Unplaced((Freed("k", (world.a, ""), ("n1/1",), is_over=False),))]
+    world.run(world.a)
+    assert world.hear() == [Unplaced((Freed("k", (world.a, ""), ("n1/0", "n1/1")),))]
     assert isinstance(world.sent(LeaseEnded)[-1].cause, NotPlaced)
-    assert world.leases() == {world.a: ["n1/0"]}
+    assert world.leases() == {}
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_what_yarn_does_not_place_beside_a_container_is_revoked(says_so):
+    """The container may be on the very cell that comes back."""
+    world = World.start(place_within_s=20.0)
+    world.place("k", world.a, "n1/0")
+    world.place("l", world.a, "n1/1")
+    world.run(world.a, n1=(1,))
+    world.hear()
+    world.wait(20.0)
+    world.run(world.a, n1=(1,))
+    world.run(world.a, n1=(1,))
+    (revoke,) = world.sent(Revoke)
+    assert (revoke.lease, revoke.cause) == (world.entry("k").id, NotPlaced("n1", 2, 1, 20.0))
+    assert world.hear() == []
+    if says_so:
+        world.say(world.a, Release(revoke.lease))
+    else:
+        world.wait(31.0)
+    assert world.hear() == [Unplaced((Freed("k", (world.a, ""), ("n1/0",)),))]
+    assert world.leases() == {world.a: ["n1/1"]}
 
 
 def test_leases_of_a_lost_node_and_of_a_gone_claim_end_at_once(world):

@@ -14,9 +14,9 @@ import pytest
 from themis_agent.agent.commands import Place, StartTrial
 from themis_agent.agent.events import Running
 from themis_agent.app_file import read
-from themis_agent.launching import LAUNCHER
 from themis_agent.local.folder import Folder
 from themis_agent.local.launchers import Launchers
+from themis_agent.trial.wire import LAUNCHER
 
 APP = {
     "name": "secret",

@@ -52,19 +52,37 @@ def test_the_tutorial_runs_as_printed(tmp_path):
     assert "The best loss so far" in (tmp_path / "both.html").read_text()
 
 
-def test_the_same_grid_has_the_same_best_trial_beside_optuna(tmp_path):
+def compared(folder):
+    """Write the programs of the comparison; returns the lines of each, and what they print."""
     found = blocks(BESIDE)
     for language, text in found:
         if language == "python":
-            (tmp_path / text.partition("\n")[0].removeprefix("# ")).write_text(text)
+            (folder / text.partition("\n")[0].removeprefix("# ")).write_text(text)
     (expected,) = [text for language, text in found if language == "text"]
-    programs = ["with_themis.py", "with_optuna.py"]
-    for program in programs:
+    texts = {path.name: path.read_text().splitlines() for path in sorted(folder.glob("with_*.py"))}
+    return {name: sum(not line.startswith("#") for line in text if line) for name, text in texts.items()}, expected
+
+
+def test_the_same_grid_has_the_same_best_trial_beside_optuna(tmp_path):
+    lines, expected = compared(tmp_path)
+    for program in ("with_themis.py", "with_optuna.py"):
         done = subprocess.run(
             [sys.executable, program], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LIMIT_S
         )
         assert done.stdout == expected, done.stderr
-    texts = {path.name: path.read_text().splitlines() for path in tmp_path.glob("with_*.py")}
-    lines = {name: sum(not line.startswith("#") for line in text if line) for name, text in texts.items()}
-    assert max(lines.values()) <= 12
-    assert set(lines) == {*programs, "with_ray.py"}
+    told = re.search(r"^\| lines \| (\d+) \| (\d+) \| (\d+) \|$", BESIDE.read_text(), re.MULTILINE)
+    assert [lines[f"with_{name}.py"] for name in ("themis", "optuna", "ray")] == list(map(int, told.groups()))
+
+
+RAY_PYTHON = os.environ.get("RAY_PYTHON", "")
+
+
+@pytest.mark.matrix
+@pytest.mark.skipif(not RAY_PYTHON, reason="needs Ray Tune: RAY_PYTHON, a Python that has it")
+def test_the_same_grid_has_the_same_best_trial_beside_ray_tune(tmp_path):
+    _, expected = compared(tmp_path)
+    own = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [RAY_PYTHON, "with_ray.py"], cwd=tmp_path, env=own, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert done.stdout.splitlines()[-1] == expected.strip(), done.stderr

@@ -101,16 +101,8 @@ class EventSink:
 
 
 @pytest.fixture
-def serve():
-    servers = []
-
-    def start(answer):
-        servers.append(WebServer(answer))
-        return servers[-1].url
-
-    yield start
-    for server in servers:
-        server.close()
+def serve(closing):
+    return lambda answer: closing(WebServer(answer)).url
 
 
 @pytest.fixture

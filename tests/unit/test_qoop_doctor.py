@@ -120,6 +120,9 @@ def test_a_resource_manager_that_does_not_answer_is_named(tmp_path):
     (tmp_path / "yarn-site.xml").write_text("<configuration>")
     broken = facts.cluster(SparkFlags(["--master", "yarn"]), {"HADOOP_CONF_DIR": str(tmp_path)})
     assert broken.problem.startswith("no element found")
+    (tmp_path / "yarn-site.xml").write_text("<html/>")
+    page = facts.cluster(SparkFlags(["--master", "yarn"]), {"HADOOP_CONF_DIR": str(tmp_path)})
+    assert page.problem == "<html>: must be <configuration>, as in files of Hadoop"
 
 
 def test_metastores_are_those_of_hive_site(tmp_path):

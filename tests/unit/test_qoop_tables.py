@@ -116,6 +116,15 @@ def test_statistics_of_columns(folder):
     assert known.columns["day"].distinct == 20
 
 
+def test_values_of_a_sorted_column_are_counted_in_all_row_groups(tmp_path):
+    """Each row group of a table that is sorted by day has few days; only some groups are sampled."""
+    days = pa.array([day * 7 for day in range(500) for _ in range(40)], pa.int32())
+    pq.write_table(pa.table({"day": days, "id": range(20_000)}), tmp_path / "t.parquet", row_group_size=200)
+    columns = read_statistics([tmp_path / "t.parquet"]).columns
+    assert columns["day"].distinct == pytest.approx(500, rel=0.2)
+    assert columns["id"].distinct == pytest.approx(20_000, rel=0.2)
+
+
 def test_samples_hold_what_literals_are_compared_with(folder):
     sample = FolderCatalogue(folder).statistics("sales").sample
     assert set(map(type, sample["price"])) == {float}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.lease_world import SETTINGS, World, node, row
+from tests.lease_world import World, lease_pool, ledger_pool, node, row
 from tests.toys.registry import TOYS
 from tests.toys.stage import Simulated
 from yarn_plugin import console
@@ -12,12 +12,9 @@ from yarn_plugin.api.translate import decisions
 from yarn_plugin.cli import cli
 from yarn_plugin.decide.events import Deregistered
 from yarn_plugin.decide.pools.commands import Offer
-from yarn_plugin.decide.pools.lease import LeaseSettings
 from yarn_plugin.drive.replay import replay
 from yarn_plugin.journal.records import RecordFile
 from yarn_plugin.model.auction import Bid
-from yarn_plugin.model.resources import GPU
-from yarn_plugin.model.share import Pool
 
 
 def any_number(offer):
@@ -28,12 +25,15 @@ def any_number(offer):
 
 @pytest.fixture
 def journal(tmp_path):
+    return recorded(tmp_path, lease_pool)
+
+
+def recorded(tmp_path, pool_of):
     """Eight GPUs. ann has them for 100 s; then bob and kim, who are worse off, bid, and ann is the bystander."""
-    settings = {**SETTINGS, "f": 0.4, "lease_s": 100.0, "place_within_s": 0.0, "round_window_s": 1.0}
-    pool = Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=LeaseSettings(**settings))
+    settings = {"f": 0.4, "lease_s": 100.0, "place_within_s": 0.0, "round_window_s": 1.0}
     path = tmp_path / "journal"
     records = RecordFile(path)
-    world = World.of(node("n1", 4), node("n2", 4), stage=Simulated(pool, journal=records))
+    world = World.of(node("n1", 4), node("n2", 4), stage=Simulated(pool_of(settings), journal=records))
     ann = world.arrive("ann", rho=16.0, rows=any_number)
     world.wait(85.0)
     world.arrive("bob", rho=32.0, rows=any_number)
@@ -50,8 +50,9 @@ def rounds(journal, tmp_path, *options):
     return json.loads(out.read_text())
 
 
-def test_a_round_has_its_bids_awards_payments_and_leftovers(journal, tmp_path, capsys):
-    found = rounds(journal, tmp_path)
+@pytest.mark.parametrize("pool_of", [lease_pool, ledger_pool])
+def test_a_round_has_its_bids_awards_payments_and_leftovers(pool_of, tmp_path, capsys):
+    found = rounds(recorded(tmp_path, pool_of), tmp_path)
     assert (found["pool"], found["f"], found["complete"]) == ("gpu", 0.4, True)
     names = {one["app"]: one["name"] for one in found["apps"]}
     assert sorted(names.values()) == ["ann", "bob", "kim"]
@@ -85,10 +86,9 @@ def test_a_lease_tells_who_held_which_gpu_and_why_it_ended(journal, tmp_path):
 
 def test_a_bid_that_does_not_count_is_late_malformed_or_missing(tmp_path, capsys):
     """Four are offered GPUs: ann bids, bob long after the deadline, kim in vain, and mia not at all."""
-    pool = Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=LeaseSettings(**{**SETTINGS, "f": 0.0}))
     path = tmp_path / "journal"
     records = RecordFile(path)
-    world = World.of(node("n1", 4), stage=Simulated(pool, journal=records))
+    world = World.of(node("n1", 4), stage=Simulated(lease_pool({"f": 0.0}), journal=records))
     world.arrive("ann", rho=3.0, rows=(row(1.0, 2),))
     bob = world.arrive("bob", rho=9.2, bids=False)
     kim = world.arrive("kim", rho=9.1, rows=(row(1.0, 5),))

@@ -52,16 +52,8 @@ def refused(status, text, content="application/json"):
 
 
 @pytest.fixture
-def serve():
-    servers = []
-
-    def start(answer):
-        servers.append(WebServer(answer))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+def serve(closing):
+    return lambda answer: closing(WebServer(answer))
 
 
 @pytest.fixture

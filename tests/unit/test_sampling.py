@@ -41,9 +41,9 @@ SIDE = OpenSample("app/j", "u", "u/j/0/gpu=1", 0, 0, 10.0, 100.0)
 
 
 def test_a_side_is_done_after_two_samples():
-    samples = Samples().opened("1", SIDE).answered("1", 25.0, 10.0)
+    samples = Samples().opened("1", SIDE).answered("1", 25.0, 10.0, 0.0)
     assert not samples.of(SIDE.side).is_done
-    samples = samples.opened("2", SIDE).answered("2", 45.0, 20.0)
+    samples = samples.opened("2", SIDE).answered("2", 45.0, 20.0, 0.0)
     assert samples.of(SIDE.side).is_done
     assert samples.of(SIDE.side).seconds(1000) == pytest.approx(2005)
     assert samples.open == {}
@@ -53,13 +53,13 @@ def test_a_sample_that_dies_is_run_again_until_the_side_is_given_up():
     samples = Samples()
     for number in range(MAX_TRIES):
         assert not samples.of(SIDE.side).is_done
-        samples = samples.opened(str(number), SIDE).died(str(number))
+        samples = samples.opened(str(number), SIDE).died(str(number), 0.0)
     assert samples.of(SIDE.side).is_done
     assert samples.of(SIDE.side).seconds(1000) is None
 
 
 def test_a_finished_sample_outlives_the_death_of_the_next():
-    samples = Samples().opened("1", SIDE).answered("1", 25.0, 10.0).opened("2", SIDE).died("2")
+    samples = Samples().opened("1", SIDE).answered("1", 25.0, 10.0, 0.0).opened("2", SIDE).died("2", 0.0)
     assert samples.of(SIDE.side).samples == (Sample(10.0, 25.0),)
     assert samples.next_batches(SIDE.side, 1000) == 20
 
@@ -67,10 +67,10 @@ def test_a_finished_sample_outlives_the_death_of_the_next():
 def test_a_sample_far_behind_the_others_is_abandoned_and_says_at_least_how_slow_it_is():
     samples = Samples()
     assert samples.limit_s(60.0) == 60.0
-    samples = samples.opened("1", SIDE).answered("1", 4.0, 10.0)
+    samples = samples.opened("1", SIDE).answered("1", 4.0, 10.0, 0.0)
     assert samples.limit_s(60.0) == 20.0
     slow = OpenSample("app/k", "u", "u/k/1/vcores=4", 0, 1, 10.0, 20.0)
-    samples = samples.opened("2", slow).abandoned("2", 20.0)
+    samples = samples.opened("2", slow).abandoned("2", 20.0, 0.0)
     assert samples.of(slow.side).is_done
     assert samples.of(slow.side).seconds(1000) == 2000
     assert samples.limit_s(60.0) == 20.0, "abandoned samples do not slow down the others"

@@ -1,6 +1,7 @@
 """Hosts of trials that share a GPU: who runs in which container, through all that may happen to it."""
 
 import os
+import socket
 import threading
 
 import pytest
@@ -123,6 +124,14 @@ def test_a_host_without_launchers_ends_when_its_agent_stays_away(tmp_path, monke
     thread.start()
     thread.join(20.0)
     assert not thread.is_alive()
+
+
+def test_a_host_goes_on_when_another_user_keeps_the_lock_of_its_gpu(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("themis_agent.trial.gpu_locks.OTHER_USERS_S", 0.2)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+        stranger.bind(f"\0themis-agent/gpu/{tmp_path}")
+        assert Sleeper(tmp_path, monkeypatch).host.run() == 0
+    assert f"another user still holds the lock of GPU {tmp_path}" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("run", [["gone.json"], []])

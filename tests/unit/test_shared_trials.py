@@ -1,6 +1,8 @@
 """Trials of a search that share GPUs: what is declared, who starts beside whom, what is measured and told."""
 
 import json
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -224,9 +226,20 @@ def test_of_two_slowdowns_of_a_job_that_wait_the_later_one_is_sent():
 def test_two_trials_train_on_one_gpu_at_once_after_the_first_was_measured_alone(tmp_path):
     beside = tmp_path / "beside"
     beside.mkdir()
+    # The first goes on until the second has started, however slow the machine.
+    held = tmp_path / "hold"
+    held.touch()
     command = f"python {SCRIPT} --rate={{rate}} --step-s=0.15 --beside={beside} --executed={tmp_path / 'executed'}"
+    command += f" --hold={held} --hold-at=20"
     declared = app(command=command, trials=2, max_steps=25, sharing={"computing": 0.5, "memory": 0.4})
     folder = Folder(tmp_path / "search")
+
+    def go_on():
+        while len(list(folder.logs.glob("*/epoch-*/launcher-0.jsonl"))) < 2:
+            time.sleep(0.05)
+        held.unlink()
+
+    threading.Thread(target=go_on, daemon=True).start()
     assert driver.run(declared, tmp_path, folder, 1).succeeded
     events_of = [
         [json.loads(line) for line in path.read_text().splitlines()]

@@ -4,12 +4,13 @@ import pytest
 
 from tests.http_service import Service, problems
 from tests.lease_world import World, node, row
+from tests.small_cells import in_prod
 from yarn_plugin.api import translate, wire
 from yarn_plugin.cli.apps import _pool, _row
 from yarn_plugin.decide.events import AppsChanged
 from yarn_plugin.decide.pools.commands import Hold
 from yarn_plugin.model.cluster import YarnApp
-from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import CompletionEstimate, Pool
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"))
@@ -73,9 +74,10 @@ def shown(world, app):
     return translate.app(state, known, world.stage.clock.time)
 
 
-def test_leased_gpus():
+@pytest.mark.parametrize("is_ledger", [False, True])
+def test_leased_gpus(is_ledger):
     """Of 4 GPUs ann leases all and uses 3; bob's rho is unbounded; cy waits."""
-    world = World.of(node("n1"), max_apps=2, place_within_s=0.0)
+    world = World.of(node("n1"), max_apps=2, place_within_s=0.0, is_ledger=is_ledger)
     a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
     assert shown(world, a).standing == wire.Standing(guarantee=1.0, entitlement=0.0, used=0.0, rho=None)
     world.wait(20.0)
@@ -98,6 +100,16 @@ def test_an_estimate_from_before_the_first_lease_says_nothing_of_an_application_
     world.wait(20.0)
     there = shown(world, app).standing
     assert (there.entitlement, there.rho) == (1.0, None)
+
+
+def test_leased_gpus_of_an_auction_in_a_virtual_cluster():
+    """The cluster has 8 of the pool's 16 GPUs; ann has won some of them."""
+    world = in_prod()
+    ann, bob = world.arrive("ann", {GPU: 4}), world.arrive("bob", {GPU: 4})
+    world.wait(30.0)
+    gpus = len(world.leases()[ann])
+    assert shown(world, ann).standing.entitlement == gpus / 16
+    assert [shown(world, app).standing.guarantee for app in (ann, bob)] == [0.25, 0.25]
 
 
 def test_where_nobody_asks_for_finish_time_fairness_it_is_not_known():

@@ -57,6 +57,16 @@ def test_a_rung_pauses_trials_and_promotes_the_best():
     assert search.state.trials[SECOND].until == 9
 
 
+@pytest.mark.parametrize(("rules", "wanted"), [(2, {1, 2}), (3, {1})])
+def test_a_search_bids_for_no_more_than_its_trials_would_use(rules, wanted):
+    """Also where its only GPU is offered again: the trial would not move to two others. Rules 2 bid for those."""
+    search = Search(Settings("plain", trials=1, max_steps=10, max_gpus=2, rules=rules), held=1)
+    search.take(events.Profiled(FIRST, 1, 1.0))
+    machines = (Machine("m1", "r1", (Slot("m1", 1),)), Machine("m2", "r1", (Slot("m2", 2),)))
+    (said,) = search.take(events.Offered("o", GpuOffer(7, machines, 60.0, 2.0, (), 4)))
+    assert {sum(piece.gpus for piece in row.pieces) for row in said.bid.rows} == wanted
+
+
 def test_a_trial_that_reports_seldom_reaches_several_rungs_at_once():
     search = Search(Settings("successive_halving", trials=9, max_steps=9, eta=3), held=9)
     for number in range(9):
@@ -445,6 +455,17 @@ def test_gpus_that_no_trial_can_use_any_more_are_given_back_at_once():
     search.end(SECOND)
     assert len([cell for one in search.of(ReleaseGpus) for cell in one.cells]) == 7
     assert search.state.finished
+
+
+@pytest.mark.parametrize(("steps", "rules", "is_kept"), [(10, 3, False), (10, 2, True), (1000, 3, True)])
+def test_gpus_are_given_back_that_are_not_worth_a_move_of_the_trial_that_could_use_them(steps, rules, is_kept):
+    search = Search(Settings("plain", trials=1, max_steps=steps, max_gpus=2, rules=rules), held=0)
+    search.take(events.Granted("lease-1", gpus("m1", 1), 100.0))
+    search.take(events.Granted("lease-2", gpus("m2", 1), 100.0))
+    assert search.of(ReleaseGpus) == [], "how long the trial takes is not known yet"
+    search.take(events.Profiled(FIRST, 1, 1.0))
+    assert search.of(ReleaseGpus) == ([] if is_kept else [ReleaseGpus("lease-2", ("m2/0",))])
+    assert search.state.gpus.keys() == {"m1/0", "m2/0"} if is_kept else {"m1/0"}
 
 
 def test_a_rung_that_is_about_to_end_keeps_the_gpus_of_the_next_one():

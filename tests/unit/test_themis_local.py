@@ -23,11 +23,11 @@ from themis_agent.agent.settings import Settings
 from themis_agent.agent.tags import TAGS
 from themis_agent.app_file import read
 from themis_agent.cli import cli
-from themis_agent.launching import LAUNCHER
-from themis_agent.live import MACHINE
+from themis_agent.live import MACHINE, recorded
 from themis_agent.local import driver, replacing
 from themis_agent.local.folder import Folder
 from themis_agent.local.progress import Changes
+from themis_agent.trial.wire import LAUNCHER
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.records import read_records
@@ -480,3 +480,26 @@ def test_the_first_steps_that_are_lost_are_told_with_what_they_cost():
         "no trial has stored a checkpoint: a promoted one trains again from step 0; 2 steps lost so far, about 4.0 GPU "
         "s"
     ]
+
+
+def test_a_population_replaces_its_worst_trials_by_variants_that_go_on_from_the_best(tmp_path):
+    write_app(tmp_path, step_s=0.4)
+    app = tmp_path / "app.toml"
+    app.write_text(
+        app.read_text().replace("successive_halving", "population")
+        + "[population]\nready_steps = 2\nperturbation = 1.5\nresample = 0\n"
+    )
+    finish(start(tmp_path, "run", "--local", "app.toml", "--gpus", "2"))
+    trials = recorded(Folder(tmp_path / "quadratic.themis").journal).trials
+    rates = {name: json.loads(one.parameters)["rate"] for name, one in trials.items()}
+    first, second = (one for one in trials.values() if one.parent)
+    assert (first.id, first.parent, trials["trial-00000"].fate) == ("trial-00003", "trial-00001", "pruned")
+    assert rates[first.id] in (pytest.approx(0.3 * 1.5), pytest.approx(0.3 / 1.5))
+    steps = {}
+    for line in (tmp_path / "executed").read_text().splitlines():
+        rate, step, _ = json.loads(line)
+        steps.setdefault(rate, []).append(step)
+    # A script is told to stop a step or two after the end of its generation.
+    assert min(steps[rates[first.id]]) >= 3, "it goes on from the steps of its parent"
+    assert min(steps[rates[second.id]]) >= 3
+    assert {one.fate for one in trials.values()} == {"complete", "pruned"}

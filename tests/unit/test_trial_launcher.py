@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.trial_agent import ROOT, Agent, journal, launch, script
-from themis_agent.trial.launcher import read_spec
+from themis_agent.trial.launch_file import read_spec
 from yarn_plugin.errors import BadInputError
 
 TRAINING = """

@@ -9,7 +9,15 @@ import pytest
 from tests.agent_world import FIRST, SECOND, Search
 from themis_agent import trial_jobs
 from themis_agent.agent import events, messages, trial_leases
-from themis_agent.agent.commands import DeclareTrials, ReleaseGpus, SendSlowdown, StartTrial, StopTrial, TrialJob
+from themis_agent.agent.commands import (
+    DeclareTrials,
+    ReleaseGpus,
+    SendSlowdown,
+    SendSpeed,
+    StartTrial,
+    StopTrial,
+    TrialJob,
+)
 from themis_agent.agent.settings import Settings
 from themis_agent.app_file import read
 from themis_agent.arbiter_messages import Translation, answer
@@ -204,3 +212,101 @@ def test_trials_become_jobs_with_both_alternatives():
     assert (on_gpu.resources, on_gpu.speed) == ({GPU: 1, "vcores": 1, "memory-mb": 700}, 20.0)
     assert (on_slot.resources, on_slot.speed) == ({"vcores": 4, "memory-mb": 900}, 4.0)
     assert trial_jobs.first_jobs(read({**tomllib.loads(APP), "gpu": None, "cpu": None}, "x")) == []
+
+
+def sampled(search, lease, trial, holdings):
+    """What follows when a lease of class sample begins."""
+    message = {"id": f"grant-{lease}", "leases": [leased(lease, trial, holdings, kind="sample")]}
+    (event,) = Translation(lambda wall: wall).translated(messages.read("grant", message))
+    return search.take(event)
+
+
+def steps_of(search, trial, *steps, loss=0.5):
+    said = []
+    for one in steps:
+        search.at += 2.0
+        said += search.report(trial, one, loss)
+    return said
+
+
+@pytest.fixture
+def long():
+    """A search whose samples are of 2 and of 4 steps."""
+    return Search(Settings("plain", trials=2, max_steps=200, grace_s=10.0, by_trial=True), held=0)
+
+
+def test_a_sample_runs_its_steps_says_what_they_took_and_gives_its_lease_back(long):
+    started(sampled(long, "lease-1", FIRST, ON_SLOT))
+    assert steps_of(long, FIRST, 1) == []
+    stop, told = steps_of(long, FIRST, 2)
+    assert told == SendSpeed(FIRST, True, 2.0, 4.0, "lease-1")
+    assert answer(told) == ("allox.sample", {"job": FIRST, "alternative": 1, "batches": 2.0, "seconds": 4.0})
+    assert stop == StopTrial(FIRST, 1, 14.0, "moved"), "with the time to save a checkpoint"
+    long.take(events.Checkpointed(FIRST, 1, 2.0))
+    given_back, declared = long.end(FIRST)
+    assert given_back == ReleaseGpus("lease-1", ())
+    assert declared.jobs[0] == TrialJob(FIRST, 198.0), "the steps of a sample count"
+
+
+def test_the_second_sample_of_a_side_is_longer_and_goes_on_from_the_checkpoint(long):
+    sampled(long, "lease-1", FIRST, ON_GPU)
+    steps_of(long, FIRST, 1, 2)
+    long.take(events.Checkpointed(FIRST, 1, 2.0))
+    long.end(FIRST)
+    sampled(long, "lease-2", FIRST, ON_GPU)
+    assert steps_of(long, FIRST, 3, 4, 5) == []
+    _, told = steps_of(long, FIRST, 6)
+    assert told == SendSpeed(FIRST, False, 4.0, 8.0, "lease-2")
+
+
+def test_samples_of_one_trial_run_one_after_the_other(long):
+    started(sampled(long, "lease-1", FIRST, ON_GPU))
+    assert not sampled(long, "lease-2", FIRST, ON_SLOT)
+    steps_of(long, FIRST, 1, 2)
+    assert started(long.end(FIRST)).places[0].is_slot
+
+
+def test_a_sample_that_dies_is_run_again_on_its_lease_and_a_finished_one_never(long):
+    sampled(long, "lease-1", FIRST, ON_GPU)
+    steps_of(long, FIRST, 1)
+    assert started(long.end(FIRST, None)).epoch == 2
+    steps_of(long, FIRST, 1, 2)
+    restarted = long.take(events.Restarted((events.Running(FIRST, 2),)))
+    assert SendSpeed(FIRST, False, 2.0, 4.0, "lease-1") in restarted, "the arbiter may not have been told"
+    assert not [one for one in long.end(FIRST, None) if isinstance(one, StartTrial)]
+    assert not [one for one in long.take(events.Restarted()) if isinstance(one, StartTrial | SendSpeed)]
+
+
+def test_a_trial_that_has_a_lease_of_its_own_starts_there_and_not_on_a_sample(long):
+    sampled(long, "lease-1", FIRST, ON_GPU)
+    grant(long, "lease-2", FIRST, ON_SLOT)
+    long.take(events.Revoked("lease-1", 5.0))
+    assert started(long.end(FIRST, None)).places[0].is_slot
+
+
+def test_a_rung_that_ends_within_a_sample_ends_the_sample():
+    search = Search(Settings("successive_halving", trials=2, max_steps=2, eta=2, by_trial=True), held=0)
+    sampled(search, "lease-1", FIRST, ON_GPU)
+    stop, told = steps_of(search, FIRST, 1)
+    assert (told.steps, stop.reason) == (1.0, "paused")
+    assert ReleaseGpus("lease-1", ()) in search.end(FIRST)
+
+
+def test_a_trial_that_runs_on_says_how_fast_it_is_every_few_seconds(long):
+    grant(long, "lease-1", FIRST, ON_GPU)
+    said = [one for one in steps_of(long, FIRST, 1, 2, 3, 4, 5) if isinstance(one, SendSpeed)]
+    assert said == [SendSpeed(FIRST, False, 1.0, 2.0), SendSpeed(FIRST, False, 4.0, 8.0)]
+
+
+def test_leases_that_are_read_anew_are_known_to_be_samples(long):
+    message = messages.read("leases", {"id": "gpu@1", "leases": [leased("lease-1", FIRST, ON_SLOT, kind="sample")]})
+    (event,) = Translation(lambda wall: wall).translated(message)
+    started(long.take(event))
+    assert steps_of(long, FIRST, 1, 2)[-1].lease == "lease-1"
+
+
+def test_an_answer_for_a_sample_is_not_replaced_by_what_the_trial_says_later():
+    outbox, sample, running, later = Outbox(), *(SendSpeed(FIRST, False, 2.0, 4.0, lease) for lease in ("x", "", ""))
+    assert all(map(outbox.put, (sample, running, later)))
+    outbox.done(sample)
+    assert outbox.next(0.0) is later

@@ -6,8 +6,9 @@ import types
 
 import pytest
 
-from themis_agent.trial.launcher import Launcher, _Run
+from themis_agent.trial.launcher import Launcher
 from themis_agent.trial.reading.reader import LogReader
+from themis_agent.trial.run import Run
 from themis_agent.trial.wire import LaunchSpec
 
 HUGE = "9" * 400
@@ -74,7 +75,7 @@ def test_log_lines_with_steps_out_of_range_are_ignored(tmp_path, launcher, step)
 def test_a_report_without_end_is_not_kept(tmp_path, launcher):
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
-    run = _Run(launcher, types.SimpleNamespace(members=[]), reading, tmp_path)
+    run = Run(launcher, types.SimpleNamespace(members=[]), reading, tmp_path)
     os.write(writing, report(step="1").encode()[:-1] + b" " * 60_000)
     run._read_reports()
     os.write(writing, f"}}\n{report(step='2')}\n".encode())

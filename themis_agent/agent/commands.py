@@ -8,10 +8,12 @@ from yarn_plugin.model.auction import Bid, Estimate
 
 @dataclass(frozen=True, slots=True)
 class SampleTrial:
-    """Draw the parameters of a trial. `number`: of the trial, from 0."""
+    """Draw the parameters of a trial. `number`: of the trial, from 0. `parent`: they are a variant of those of this
+    trial; "": of none."""
 
     trial: str
     number: int
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,15 @@ class Place:
 class StartTrial:
     """Start the launchers of a trial, one a place, with a process for each GPU.
 
-    `epoch`: of this attempt; checkpoints and events of earlier ones count no more. `parameters`: as JSON.
+    `epoch`: of this attempt; checkpoints and events of earlier ones count no more. `parameters`: as JSON. `parent`: the
+    trial from whose checkpoint it goes on, while it has none of its own.
     """
 
     trial: str
     epoch: int
     places: tuple[Place, ...]
     parameters: str
+    parent: str = ""
 
     @property
     def world_size(self) -> int:
@@ -93,6 +97,18 @@ class SendSlowdown:
 
 
 @dataclass(frozen=True, slots=True)
+class SendSpeed:
+    """Tell the arbiter that a trial took so many `seconds` for so many `steps`, its start included, on a GPU or on a
+    slot of cores. `lease`: of class sample, for which that is the answer; "": the trial runs on."""
+
+    trial: str
+    is_slot: bool
+    steps: float
+    seconds: float
+    lease: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseGpus:
     """Give these GPUs of a lease back: nothing runs on them any more."""
 
@@ -132,6 +148,7 @@ Command = (
     | SendEstimate
     | SendBid
     | SendSlowdown
+    | SendSpeed
     | ReleaseGpus
     | DeclareTrials
     | Finish

@@ -150,12 +150,14 @@ class LauncherEnded:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """A lease begins. `until`: None without an end. `trial`: that it is for; "": for any."""
+    """A lease begins. `until`: None without an end. `trial`: that it is for; "": for any. `is_sample`: only to measure
+    how fast the trial is there."""
 
     lease: str
     gpus: tuple[Gpu, ...]
     until: float | None = None
     trial: str = ""
+    is_sample: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,8 @@ class LeaseEnded:
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """A lease as it is now; `revoked`: its GPUs that are to be vacated until `vacate_by`. `trial`: as of `Granted`."""
+    """A lease as it is now; `revoked`: its GPUs that are to be vacated until `vacate_by`. `trial`, `is_sample`: as of
+    `Granted`."""
 
     lease: str
     gpus: tuple[Gpu, ...]
@@ -193,6 +196,7 @@ class HeldLease:
     revoked: tuple[str, ...] = ()
     vacate_by: float | None = None
     trial: str = ""
+    is_sample: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from themis_agent.agent import searching, trial_leases
 from themis_agent.agent.cell_names import job_of
 from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
 from themis_agent.agent.events import Asked, Granted, LeaseEnded, LeasesRead, Offered, Renewed, Revoked
-from themis_agent.agent.move_time import move_s
+from themis_agent.agent.move_time import move_s, saves_time
 from themis_agent.agent.state import Lease, State
 from themis_agent.bids import bid_table, estimate
 from yarn_plugin.model.auction import Bid, GpuOffer
-from yarn_plugin.model.gpus import total
+from yarn_plugin.model.gpus import Job, total
 
 MAX_GRANTED = 1000
 """How many leases are remembered after their end."""
@@ -26,20 +26,19 @@ def take(state: State, event: Granted | Renewed | Revoked | LeaseEnded) -> State
             return state
         # Elsewhere, a job that the user has named so is the whole search's.
         trial = event.trial if state.settings.by_trial else ""
-        leases[event.lease] = Lease(event.gpus, event.until, trial=trial)
+        leases[event.lease] = Lease(event.gpus, event.until, trial=trial, is_sample=event.is_sample)
         return replace(state, leases=leases, granted=(*state.granted, event.lease)[-MAX_GRANTED:])
     lease = leases.get(event.lease)
     if lease is None:
         return state
-    whole = tuple(gpu.cell for gpu in lease.gpus)
-    match event:
-        case Renewed():
-            leases[event.lease] = replace(lease, until=event.until)
-        case Revoked():
-            revoked = event.cells if event.cells and not lease.trial else whole
-            leases[event.lease] = replace(lease, revoked=tuple(sorted({*lease.revoked, *revoked})), vacate_by=event.by)
-        case LeaseEnded():
-            leases = _without(leases, event.lease, event.cells if event.cells and not lease.trial else whole)
+    if isinstance(event, Renewed):
+        return replace(state, leases={**leases, event.lease: replace(lease, until=event.until)})
+    # The GPUs of a trial's lease are a gang: all of them go together.
+    cells = event.cells if event.cells and not lease.trial else tuple(gpu.cell for gpu in lease.gpus)
+    if isinstance(event, Revoked):
+        leases[event.lease] = replace(lease, revoked=tuple(sorted({*lease.revoked, *cells})), vacate_by=event.by)
+    else:
+        leases = _without(leases, event.lease, cells)
     return replace(state, leases=leases)
 
 
@@ -49,7 +48,7 @@ def replaced(state: State, event: LeasesRead) -> State:
     for one in event.leases:
         trial = one.trial if state.settings.by_trial else ""
         revoked = tuple(gpu.cell for gpu in one.gpus) if trial and one.revoked else one.revoked
-        leases[one.lease] = Lease(one.gpus, one.until, revoked, one.vacate_by or 0.0, trial)
+        leases[one.lease] = Lease(one.gpus, one.until, revoked, one.vacate_by or 0.0, trial, one.is_sample)
     known = [*state.granted, *(lease for lease in leases if lease not in state.granted)]
     return replace(state, leases=leases, granted=tuple(known)[-MAX_GRANTED:])
 
@@ -81,7 +80,12 @@ def _bid(state: State, offer: GpuOffer, elapsed_s: float) -> Bid:
         if job.iterations_left > 0
     )
     bid = bid_table(work, offer, elapsed_s, move_s=move_s(state) if is_settled else 0.0)
-    return replace(bid, rows=()) if is_settled and len(state.busy) >= _usable(state) else bid
+    usable = _usable(state)
+    if is_settled and len(state.busy) >= usable:
+        return replace(bid, rows=())
+    if state.settings.rules < 3:
+        return bid
+    return replace(bid, rows=tuple(row for row in bid.rows if sum(piece.gpus for piece in row.pieces) <= usable))
 
 
 def released(state: State) -> tuple[State, list[Command]]:
@@ -128,14 +132,23 @@ def spared(state: State) -> tuple[State, list[Command]]:
 
 
 def _usable(state: State) -> int:
-    """The most GPUs that the trials of this phase, or of a later one, can use; of all brackets."""
+    """The most GPUs that the trials of this phase, or of a later one, would use; of all brackets."""
     if state.outcome is not None:
         return 0
     found = 0
     for bracket in state.running_search().work().brackets:
-        now = sum(job.max_gpus for job in bracket.jobs if job.iterations_left > 0)
+        now = sum(_wanted(state, job) for job in bracket.jobs if job.iterations_left > 0)
         found += max([now, *(phase.jobs * phase.max_gpus for phase in bracket.phases)])
     return found
+
+
+def _wanted(state: State, job: Job) -> int:
+    """The most GPUs that a trial would use: those that it runs on, if it is known that no others are worth a move."""
+    trial = state.trials[job.id]
+    if state.settings.rules < 3 or trial.attempt is None or trial.is_stopping or trial.profile is None:
+        return job.max_gpus
+    gpus = trial.attempt.gpus
+    return gpus if 0 < gpus < job.max_gpus and not saves_time(state, job, gpus, job.max_gpus) else job.max_gpus
 
 
 def _without(leases: dict[str, Lease], name: str, cells: tuple[str, ...]) -> dict[str, Lease]:

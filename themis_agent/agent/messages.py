@@ -41,7 +41,8 @@ class Holding(BaseModel):
 
 
 class Lease(BaseModel):
-    """A lease, until then unless it is renewed. `revoked`: its GPUs that are to be vacated until `vacate_by`."""
+    """A lease, until then unless it is renewed. `revoked`: its GPUs that are to be vacated until `vacate_by`.
+    `kind`: its class."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -51,6 +52,7 @@ class Lease(BaseModel):
     job: str = ""
     revoked: tuple[str, ...] = ()
     vacate_by: float | None = None
+    kind: str = "guaranteed"
 
     @property
     def cells(self) -> tuple[str, ...]:

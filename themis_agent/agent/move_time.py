@@ -8,6 +8,7 @@ import statistics
 from dataclasses import replace
 
 from themis_agent.agent.state import Attempt, Interruption, State, TrialState
+from yarn_plugin.model.gpus import Job
 
 ASSUMED_S = 45.0
 """Until a move has been measured: 35 to 50 s in Themis, thesis section 3.6.2.3."""
@@ -19,6 +20,12 @@ LATEST = 20
 def move_s(state: State) -> float:
     """Seconds that it costs to move a trial of this search: the median of its latest moves."""
     return statistics.median(state.moves_s) if state.moves_s else ASSUMED_S
+
+
+def saves_time(state: State, job: Job, gpus: int, more: int) -> bool:
+    """Whether a trial that runs on `gpus` would save more time on `more` of them than moving it costs."""
+    left_s = job.iterations_left * job.iteration_s
+    return left_s / gpus - left_s / more > move_s(state)
 
 
 def interruption(trial: TrialState, attempt: Attempt, at: float) -> Interruption | None:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from themis_agent.agent import sharing
+from themis_agent.agent import parents, sharing, speeds
 from themis_agent.agent.commands import Command, Place, SampleTrial, StartTrial
 from themis_agent.agent.events import Gpu
-from themis_agent.agent.move_time import move_s
-from themis_agent.agent.state import Attempt, Reason, State, TrialState, by_slot, machines_of
+from themis_agent.agent.move_time import saves_time
+from themis_agent.agent.state import Attempt, Reason, Sample, State, TrialState, by_slot, machines_of
 from themis_agent.division import divide
 from yarn_plugin.model.gpus import Gpus, Job, total
 
@@ -44,7 +44,13 @@ def placed(state: State, at: float) -> tuple[State, list[Command]]:
     """Trials move to where they are faster, if that is worth it; then trials that wait start on free GPUs."""
     if state.settings.by_trial:
         return _started_by_lease(state, at)
-    jobs = {job.id: job for job in state.running_search().work().jobs if state.trials[job.id].fate == "training"}
+    resting = parents.resting(state)
+
+    def runs(trial: TrialState) -> bool:
+        is_ready = trial.id not in resting and parents.is_stored(state, trial)
+        return trial.fate == "training" and (trial.attempt is not None or is_ready)
+
+    jobs = {job.id: job for job in state.running_search().work().jobs if runs(state.trials[job.id])}
     state = _moved(state, jobs, at)
     return _started(state, jobs, at)
 
@@ -60,18 +66,11 @@ def _moved(state: State, jobs: Mapping[str, Job], at: float) -> State:
     for trial, attempt in running:
         here, there = by_slot(attempt.cells, held), division.get(trial.id, ())
         makes_room = free < min(waiting, default=0) and 0 < total(there) < total(here)
-        if makes_room or _is_faster(jobs[trial.id], here, there, free, move_s(state)):
+        # More GPUs, of which enough are free.
+        is_enlarged = 0 < total(there) - total(here) <= free
+        if makes_room or (is_enlarged and saves_time(state, jobs[trial.id], total(here), total(there))):
             state = stopped(state, trial, "moved", at, at + state.settings.grace_s)
     return state
-
-
-def _is_faster(job: Job, here: Gpus, there: Gpus, free: int, cost_s: float) -> bool:
-    """Whether more GPUs, of which enough are free, would save a trial more time than moving it costs."""
-    added = total(there) - total(here)
-    if not 0 < added <= free:
-        return False
-    left_s = job.iterations_left * job.iteration_s
-    return left_s / total(here) - left_s / total(there) > cost_s
 
 
 def _started(state: State, jobs: Mapping[str, Job], at: float) -> tuple[State, list[Command]]:
@@ -93,30 +92,46 @@ def _started(state: State, jobs: Mapping[str, Job], at: float) -> tuple[State, l
 def _started_by_lease(state: State, at: float) -> tuple[State, list[Command]]:
     """Trials that wait start on what is leased for them."""
     commands: list[Command] = []
-    for lease in state.leases.values():
+    resting = parents.resting(state)
+    # Samples last: a trial that has a lease of its own need not be measured any more.
+    for name, lease in sorted(state.leases.items(), key=lambda one: one[1].is_sample):
         trial = state.trials.get(lease.trial)
         if trial is None or trial.fate != "training" or trial.attempt is not None or lease.revoked:
+            continue
+        if trial.id in resting:
+            continue
+        if not parents.is_stored(state, trial) or (lease.is_sample and speeds.is_measured(trial, name)):
             continue
         if trial.parameters is None:
             state, commands = _sampled(state, trial, commands)
         else:
-            state, commands = _begun(state, trial, lease.gpus, at, commands)
+            sample = speeds.sample(trial, name, lease) if lease.is_sample else None
+            state, commands = _begun(state, trial, lease.gpus, at, commands, sample)
     return state, commands
 
 
 def _sampled(state: State, trial: TrialState, commands: list[Command]) -> tuple[State, list[Command]]:
     if trial.sampling:
         return state, commands
-    return state.with_trial(replace(trial, sampling=True)), [*commands, SampleTrial(trial.id, trial.number)]
+    draw = SampleTrial(trial.id, trial.number, trial.parent)
+    return state.with_trial(replace(trial, sampling=True)), [*commands, draw]
 
 
 def _begun(
-    state: State, trial: TrialState, gpus: Sequence[Gpu], at: float, commands: list[Command]
+    state: State,
+    trial: TrialState,
+    gpus: Sequence[Gpu],
+    at: float,
+    commands: list[Command],
+    sample: Sample | None = None,
 ) -> tuple[State, list[Command]]:
-    assert trial.parameters is not None
     places, epoch = _places(gpus), trial.epoch + 1
-    state = sharing.together(state, replace(trial, epoch=epoch, attempt=Attempt(epoch, places, at)))
-    return state, [*commands, StartTrial(trial.id, epoch, places, trial.parameters)]
+    if trial.parent and not trial.has_begun:
+        trial = replace(trial, checkpoint=state.trials[trial.parent].checkpoint)
+    assert trial.parameters is not None
+    attempt = Attempt(epoch, places, at, first_step=trial.checkpoint or 0.0, sample=sample)
+    state = sharing.together(state, replace(trial, epoch=epoch, attempt=attempt))
+    return state, [*commands, StartTrial(trial.id, epoch, places, trial.parameters, trial.parent)]
 
 
 def _chosen(gpus: Gpus, free: dict[str, Gpu]) -> list[Gpu]:

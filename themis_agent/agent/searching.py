@@ -14,6 +14,7 @@ from themis_agent.search import (
     Failed,
     Halving,
     Hyperband,
+    Population,
     Report,
     Search,
     ToTheEnd,
@@ -22,14 +23,17 @@ from themis_agent.search import (
     asha,
     bracket_sizes,
     curve_stopping,
+    generations,
     hyperband,
+    population,
+    replaced_of,
     rungs,
     successive_halving,
     to_the_end,
 )
 from yarn_plugin.model.gpus import Slowdown
 
-AnySearch = Asha | Halving | Hyperband | CurveStopping | ToTheEnd
+AnySearch = Asha | Halving | Hyperband | CurveStopping | Population | ToTheEnd
 
 EARLY = 10
 """If half of so many fail, the first to end, something else than their parameters is wrong: the search stops."""
@@ -86,6 +90,11 @@ def _search(settings: Settings) -> AnySearch:
             loss = -target if target is not None and settings.maximize else target
             search = curve_stopping(trials, loss, settings.patience)
             return replace(search, frontier=None) if settings.rules == 1 else search
+        case "population":
+            replaced = replaced_of(settings.trials, settings.quantile)
+            most = settings.trials + replaced * (generations(settings.max_steps, settings.ready_steps) - 1)
+            trials = [trial_of(settings, number) for number in range(most)]
+            return population(trials, settings.trials, settings.max_steps, settings.ready_steps, settings.quantile)
         case "plain":
             return to_the_end(trials)
 
@@ -108,7 +117,7 @@ def positioned(trial: TrialState, search: AnySearch) -> TrialState:
     for number, bracket in enumerate(brackets):
         for one in bracket.trials:
             if one.trial.id == trial.id:
-                if isinstance(bracket, Halving):
+                if isinstance(bracket, Halving | Population):
                     return replace(trial, bracket=number, rung=bracket.phase, until=bracket.target)
                 return replace(trial, bracket=number, until=one.trial.iterations)
     return trial
@@ -210,8 +219,18 @@ def _decided(state: State, report: Report | Failed) -> State:
     return _applied(replace(state, search=search), decisions)
 
 
+def _begun_from(state: State, parent: TrialState, name: str) -> TrialState:
+    """A new trial that goes on from the checkpoint of another one."""
+    number, checkpoint = len(state.trials), parent.checkpoint
+    child = TrialState(name, number, 0.0, step=parent.step, loss=parent.loss, checkpoint=checkpoint, parent=parent.id)
+    return positioned(child, cast(AnySearch, state.search))
+
+
 def _applied(state: State, decisions: Iterable[Decision]) -> State:
     for decision in decisions:
+        if decision.kind == "begin":
+            state = state.with_trial(_begun_from(state, state.trials[decision.parent], decision.trial))
+            continue
         trial = state.trials[decision.trial]
         trial = replace(trial, ranking=decision.ranking or trial.ranking)
         match decision.kind:

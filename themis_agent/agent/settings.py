@@ -29,6 +29,10 @@ class Constraint:
         return f"{self.metric} {'<=' if self.is_upper else '>='} {self.limit:g}"
 
 
+RULES: Literal[3] = 3
+"""By which searches decide that begin now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """A search: see docs/training.md. `step_s`: expected seconds of a step on one GPU of speed 1; None: unknown.
@@ -38,13 +42,17 @@ class Settings:
     versions: Hyperband's first trials are those with the fewest steps; of the trials 0 to 9, five failures stop a
     search; curve stopping looks at possible curves alone; what is no number is ignored after the end of a rung. 2: the
     first trials, which may be enqueued, have the most steps; the first ten that end count; curve stopping looks at
-    trends too; what is no number fails a trial whenever it comes.
+    trends too; what is no number fails a trial whenever it comes. 3: bids are for no more GPUs than trials would use,
+    and others are given back (see `leasing`).
 
     `by_trial`: each trial is a job of its own at the arbiter, and each lease is for one trial: of a GPU, or of a slot
     of cores.
+
+    `ready_steps`, `quantile`: of a population, the steps of a generation, and the part of it that is replaced at the
+    end of each.
     """
 
-    algorithm: Literal["hyperband", "successive_halving", "asha", "curve_stopping", "plain"]
+    algorithm: Literal["hyperband", "successive_halving", "asha", "curve_stopping", "population", "plain"]
     trials: int
     max_steps: int
     eta: int = 3
@@ -61,5 +69,7 @@ class Settings:
     speeds: Speeds = ()
     constraints: tuple[Constraint, ...] = ()
     trial_timeout_s: float | None = None
-    rules: Literal[1, 2] = 1
+    rules: Literal[1, 2, 3] = 1
     by_trial: bool = False
+    ready_steps: int = 1
+    quantile: float = 0.25

@@ -22,6 +22,24 @@ Reason = Literal["paused", "complete", "pruned", "failed", "stopped", "moved", "
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """A run of so many steps that is measured, on a lease of class sample."""
+
+    lease: str
+    steps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of a sample: its lease, and on which side it was."""
+
+    lease: str
+    is_slot: bool
+    steps: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """A run of a trial: its launchers, from their start to the end of the last one.
 
@@ -29,8 +47,9 @@ class Attempt:
     gone. `stop_by`: None while it is to go on. `stop_told_at`: when it was told to stop. `killed`: it has not stopped
     by `stop_by`. `exit_code`: of the first launcher that ended before it was told to; None: that one was lost.
     `last_step`: that it reported; None: none yet. `no_report`: see `LauncherEnded`. `silent`: ended because of it.
-    Of a part of a GPU: `was_alone`, nobody has run beside it; `step_s`, seconds of a step as it runs now; `told_at`:
-    when the arbiter was told last by how much it is slowed down.
+    `first_step`: from which it goes on; None: an earlier version started it. `sample`: that it runs for. `told_at`:
+    when the arbiter was told last how fast it is. Of a part of a GPU: `was_alone`, nobody has run beside it; `step_s`,
+    seconds of a step as it runs now.
     """
 
     epoch: int
@@ -51,6 +70,8 @@ class Attempt:
     was_alone: bool = True
     step_s: float | None = None
     told_at: float | None = None
+    first_step: float | None = None
+    sample: Sample | None = None
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -93,7 +114,8 @@ class TrialState:
     reads from its log. `error`, `last_lines` (of its log): why it failed. `ranking`: at the end of the latest rung that
     it was compared in. `others`: its further metrics at `step`, by name. `violated`: the constraint that it violates
     there; "": none. `trained_s`: how long its earlier runs took. `alone_step_s`: seconds of a
-    step alone on a GPU that it may share.
+    step alone on a GPU that it may share. `measured`: its finished samples. `parent`: the trial from whose checkpoint
+    it begins; "": it begins at step 0. `has_begun`: it has been started from there.
     """
 
     id: str
@@ -125,6 +147,9 @@ class TrialState:
     violated: str = ""
     trained_s: float = 0.0
     alone_step_s: float | None = None
+    measured: tuple[Measured, ...] = ()
+    parent: str = ""
+    has_begun: bool = False
 
     def deadline(self, timeout_s: float | None) -> float | None:
         """When it has trained for so long, if it runs on; None: never."""
@@ -145,13 +170,14 @@ class TrialState:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """GPUs that are held. `revoked`: those to be vacated, until `vacate_by`. `trial`: as of `Granted`."""
+    """GPUs that are held. `revoked`: those to be vacated, until `vacate_by`. `trial`, `is_sample`: as of `Granted`."""
 
     gpus: tuple[Gpu, ...]
     until: float | None = None
     revoked: tuple[str, ...] = ()
     vacate_by: float = 0.0
     trial: str = ""
+    is_sample: bool = False
 
 
 Cause = Literal["ended", "failures", "stopped", "target", "time"]

@@ -3,7 +3,7 @@
 1. The event changes what is known: leases, trials, the search.
 2. What follows from all that is known is commanded, whichever event it was: trials that are not to run are stopped,
    revoked GPUs are vacated and given back, trials move and start, GPUs that none can use are given back, the arbiter
-   is told whom others slow down, and the search finishes.
+   is told how fast trials are and whom others slow down, and the search finishes.
 
 So a command that was lost follows again from the state, and a restart needs no rules of its own.
 """
@@ -11,7 +11,7 @@ So a command that was lost follows again from the state, and a restart needs no 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from themis_agent.agent import leasing, placing, reopening, searching, sharing, trial_leases, trials
+from themis_agent.agent import leasing, parents, placing, reopening, searching, sharing, speeds, trial_leases, trials
 from themis_agent.agent.commands import Command, Finish, KillTrial, StopTrial
 from themis_agent.agent.events import (
     ArbiterListens,
@@ -82,8 +82,11 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
             state = trials.take(state, at, event)
     state, commands = _follow_up(searching.watched(before, state), at)
     again = isinstance(event, Restarted)
+    may_be_lost = again or isinstance(event, ArbiterListens)
+    if may_be_lost:
+        answers += speeds.answers(state)
     # After what is given back: a trial that is declared anew must not lose the lease that it then gets.
-    commands += trial_leases.declared(None if again or isinstance(event, ArbiterListens) else before, state)
+    commands += trial_leases.declared(None if may_be_lost else before, state)
     return state, (*answers, *_stops({} if again else before.trials, state), *commands)
 
 
@@ -106,11 +109,16 @@ def next_due(state: State | None) -> float | None:
 
 
 def _follow_up(state: State, at: float) -> tuple[State, list[Command]]:
-    commands: list[Command] = []
+    state, commands = speeds.told(state, at)
     state = _with_outcome(trials.timed_out(state, at), at)
-    for trial, _ in list(state.attempts):
-        if trial.fate != "training" or state.suspended:
+    resting = parents.resting(state)
+    for trial, attempt in list(state.attempts):
+        if trial.id in resting:
+            state = placing.stopped(state, trial, "paused", at, at + state.settings.grace_s)
+        elif trial.fate != "training" or state.suspended:
             state = placing.stopped(state, trial, _reason(trial), at, at + state.settings.grace_s)
+        elif attempt.sample is not None and speeds.is_measured(trial, attempt.sample.lease):
+            state = placing.stopped(state, trial, "moved", at, at + state.settings.grace_s)
     state = placing.vacated(state, at)
     state, released = leasing.released(state)
     commands += released

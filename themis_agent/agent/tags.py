@@ -1,7 +1,7 @@
 """The names under which an agent's journal stores events, commands and state. A name never changes."""
 
 from themis_agent.agent import commands, events, state
-from themis_agent.search import Asha, CurveStopping, Halving, Hyperband, ToTheEnd
+from themis_agent.search import Asha, CurveStopping, Halving, Hyperband, Population, ToTheEnd
 
 TAGS: dict[str, type] = {
     **{f"event/{kind.__name__}": kind for kind in events.Event.__args__},
@@ -11,5 +11,6 @@ TAGS: dict[str, type] = {
     "search/hyperband": Hyperband,
     "search/halving": Halving,
     "search/curve_stopping": CurveStopping,
+    "search/population": Population,
     "search/to_the_end": ToTheEnd,
 }

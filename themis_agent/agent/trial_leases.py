@@ -7,6 +7,7 @@ lease has ended, the arbiter chooses its side anew.
 
 from dataclasses import replace
 
+from themis_agent.agent import speeds
 from themis_agent.agent.commands import Command, DeclareTrials, ReleaseGpus, TrialJob
 from themis_agent.agent.state import State, TrialState
 
@@ -35,11 +36,12 @@ def _trials(state: State) -> list[TrialState]:
 
 
 def spared(state: State) -> tuple[State, list[Command]]:
-    """Leases are given back when their trials do not run, and are not to train on."""
+    """Leases are given back when their trials do not run, and are not to train on or have been measured."""
     idle = [
         name
         for name, lease in state.leases.items()
-        if (trial := state.trials.get(lease.trial)) is None or (trial.fate != "training" and trial.attempt is None)
+        if (trial := state.trials.get(lease.trial)) is None
+        or (trial.attempt is None and (trial.fate != "training" or speeds.is_measured(trial, name)))
     ]
     leases = {name: lease for name, lease in state.leases.items() if name not in idle}
     return replace(state, leases=leases) if idle else state, [ReleaseGpus(name, ()) for name in idle]

@@ -70,9 +70,11 @@ def restarted(state: State, at: float, event: Restarted) -> State:
 
 
 def _started(state: State, trial: TrialState, attempt: Attempt, event: LauncherStarted) -> State:
-    if event.launcher or event.port is None:
+    if event.launcher:
         return state
-    return state.with_trial(replace(trial, attempt=replace(attempt, master=(event.host, event.port))))
+    if event.port is not None:
+        attempt = replace(attempt, master=(event.host, event.port))
+    return state.with_trial(replace(trial, attempt=attempt, has_begun=True))
 
 
 def _reported(state: State, trial: TrialState, attempt: Attempt, event: Reported, at: float) -> State:

@@ -4,13 +4,10 @@ import dataclasses
 from pathlib import Path
 
 import click
-from rich.text import Text
 
 from themis_agent import machine
 from themis_agent.cli import options
 from yarn_plugin import console
-
-_COLOURS = {"good": "green", "limited": "yellow", "stops": "red"}
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -22,8 +19,8 @@ def doctor(json_file: Path | None) -> int:
     column; or stops: trials that share a GPU fail. Exits with 1 if something stops them.
     """
     found = machine.diagnose(machine.probe())
-    rows = [(one.topic, Text(one.verdict, style=_COLOURS[one.verdict]), one.found, one.follows) for one in found]
-    console.out.print(console.table("this machine", ("check", "result", "found", "consequence"), rows))
+    rows = ((one.topic, one.verdict, one.found, one.follows) for one in found)
+    console.out.print(console.checks("this machine", "consequence", rows))
     if json_file is not None:
         console.write_json(json_file, [dataclasses.asdict(one) for one in found])
     return int(any(one.verdict == "stops" for one in found))

@@ -19,7 +19,7 @@ from yarn_plugin.sharing.prediction import is_installed, over_splits, with_predi
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _LIMIT = click.option(
     "--max-slowdown",
-    type=click.FloatRange(0, 100),
+    type=console.Number(0, 100),
     default=0.2,
     show_default=True,
     help="Limit of slowdowns, as in the pool's settings.",
@@ -48,9 +48,9 @@ def interference() -> None:
               help="File of the pairs. What it has already is not measured again.")  # fmt: skip
 @click.option("--gpu", type=click.IntRange(0, 4096), default=0, show_default=True, help="Number of the GPU.")
 @click.option("--core", type=click.IntRange(0, 4096), help="Pin to this core instead, where there is no GPU.")
-@click.option("--seconds", type=click.FloatRange(0.5, 3600), default=15.0, show_default=True,
+@click.option("--seconds", type=console.Number(0.5, 3600), default=15.0, show_default=True,
               help="Length of each measurement.")  # fmt: skip
-@click.option("--warm-up", type=click.FloatRange(0, 3600), default=5.0, show_default=True,
+@click.option("--warm-up", type=console.Number(0, 3600), default=5.0, show_default=True,
               help="Seconds before it in which all run.")  # fmt: skip
 def measure(kinds_file: Path, out: Path, gpu: int, core: int | None, seconds: float, warm_up: float) -> None:
     """Run each kind of training alone, then each pair side by side, and write their slowdowns.
@@ -129,7 +129,7 @@ def _shown(slowdowns: Mapping[tuple[str, str], float], kind: str, beside: str) -
 @click.argument("pairs_file", type=_FILE, metavar="PAIRS.json")
 @_LIMIT
 @click.option("--splits", type=click.IntRange(1, 1000), default=20, show_default=True, help="Number of random splits.")
-@click.option("--confidence", type=click.FloatRange(0.5, 0.99), default=0.95, show_default=True,
+@click.option("--confidence", type=console.Number(0.5, 0.99), default=0.95, show_default=True,
               help="Fraction of the predicted pairs that is to be within the limit.")  # fmt: skip
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Also write the pairs with those that are predicted to share well.")  # fmt: skip

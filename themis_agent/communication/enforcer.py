@@ -24,6 +24,9 @@ Done = Callable[[BaseException | None], None]
 
 _AS_CALLED = Option()
 
+LONGEST = 10_000
+"""Operations of an iteration that is traced. A program that never ends one would fill its memory with the trace."""
+
 
 class Job(Protocol):
     """What an operation does. `check`: begins to compare a number with that of the other processes, which fails where
@@ -111,7 +114,8 @@ class _Running:
 
 class Enforcer:
     """The enforcer of a process, over all its groups. `timeout_s`: of an operation, from its call on. `observe`: gets
-    every iteration when it is over. `abandon`: called once when the first operation fails; it must not wait.
+    every iteration of at most `longest` operations when it is over. `abandon`: called once when the first operation
+    fails; it must not wait.
     """
 
     def __init__(
@@ -121,16 +125,19 @@ class Enforcer:
         timeout_s: float,
         observe: Callable[[Seen], None] = lambda seen: None,
         abandon: Callable[[], None] = lambda: None,
+        longest: int = LONGEST,
     ) -> None:
         self._plans, self._timeout_s, self._observe, self._abandon = plans, timeout_s, observe, abandon
         self._order = Order(channels)
         self._lock = threading.RLock()
         self._iteration, self._version = 0, 0
+        self._longest, self._calls = longest, 0
         self._operations: list[Operation] = []
         self._events: list[Event] = []
         self._running: dict[tuple[int, int], _Running] = {}
         self._free_at = [0.0] * channels
-        self._in_flight = 0
+        self._in_flight = self._unchecked = 0
+        self._failing: BaseException | None = None
         self._issued: dict[Key, float] = {}
         self._held_since: float | None = None
         self._held_s = 0.0
@@ -163,8 +170,9 @@ class Enforcer:
         """
         with self._lock:
             self._refuse_if_broken()
-            index = len(self._operations)
-            self._operations.append(operation)
+            index, self._calls = self._calls, self._calls + 1
+            if index < self._longest:
+                self._operations.append(operation)
             plan = self._order.plan
             if plan is not None and (index >= len(plan.operations) or plan.operations[index] != operation):
                 self._drop(index)
@@ -176,7 +184,8 @@ class Enforcer:
             self._running[self._iteration, index] = running
             self._note(What.CALL, index)
             key = (self._iteration, index)
-            job.check(self._fingerprint(index, operation), lambda error: self._part_ended(key, error))
+            self._unchecked += 1
+            job.check(self._fingerprint(index, operation), lambda error: self._checked(key, error))
             if plan is None:
                 self._order.call(Key(*key, 0), 0)
             for step, one in enumerate(running.steps):
@@ -193,8 +202,8 @@ class Enforcer:
         with self._lock:
             self._refuse_if_broken()
             plan = self._order.plan
-            if plan is not None and len(self._operations) < len(plan.operations):
-                self._drop(len(self._operations))
+            if plan is not None and self._calls < len(plan.operations):
+                self._drop(self._calls)
             now = time.perf_counter()
             self._account(now)
             seen = Seen(
@@ -205,7 +214,9 @@ class Enforcer:
                 self._version,
                 self._held_s,
             )
-        self._observe(seen)
+            traced = self._calls <= self._longest
+        if traced:
+            self._observe(seen)
         try:
             version, plan = self._plans.at(self._iteration + 1)
         except CommunicationError as problem:
@@ -213,7 +224,7 @@ class Enforcer:
             raise
         with self._lock:
             self._iteration += 1
-            self._operations, self._events = [], []
+            self._calls, self._operations, self._events = 0, [], []
             self._began, self._held_s = time.perf_counter(), 0.0
             self._version = version
             self._begin(self._order.begin(self._iteration, plan))
@@ -281,8 +292,8 @@ class Enforcer:
             began = max(self._issued.pop(key, now), self._free_at[channel])
             self._free_at[channel] = now
             if key.iteration == self._iteration:
-                self._events.append(Event(What.BEGIN, began - self._began, key.operation, key.step, channel))
-                self._note(What.END, key.operation, key.step, channel)
+                self._note(What.BEGIN, key.operation, key.step, channel, began)
+                self._note(What.END, key.operation, key.step, channel, now)
             running = self._running.get(whole)
             if running is not None and error is None:
                 for step, one in enumerate(running.steps):
@@ -291,13 +302,29 @@ class Enforcer:
                         if not running.waits_for[step]:
                             self._begin(self._order.ready(Key(*whole, step)))
             self._account(now)
-        self._part_ended(whole, error)
-
-    def _part_ended(self, whole: tuple[int, int], error: BaseException | None) -> None:
-        """A motif or the check of an operation has ended."""
+            if error is not None:
+                # Perhaps because another process has found out that operations differ: a check will tell.
+                self._failing = self._failing or error
+                if self._unchecked:
+                    return
         if error is not None:
             self.fail(error)
-            return
+        else:
+            self._part_ended(whole)
+
+    def _checked(self, whole: tuple[int, int], error: BaseException | None) -> None:
+        with self._lock:
+            self._unchecked -= 1
+            failing = self._failing if not self._unchecked or error is not None else None
+        if isinstance(error, DifferentOperationsError) or (error is not None and failing is None):
+            self.fail(error)
+        elif failing is not None:
+            self.fail(failing)
+        else:
+            self._part_ended(whole)
+
+    def _part_ended(self, whole: tuple[int, int]) -> None:
+        """A motif or the check of an operation has ended well."""
         with self._lock:
             running = self._running.get(whole)
             if running is None:
@@ -316,8 +343,10 @@ class Enforcer:
             return
         running.completion.end()
 
-    def _note(self, what: What, operation: int, step: int = 0, channel: int = 0) -> None:
-        self._events.append(Event(what, time.perf_counter() - self._began, operation, step, channel))
+    def _note(self, what: What, operation: int, step: int = 0, channel: int = 0, at: float | None = None) -> None:
+        if operation < self._longest:
+            at = time.perf_counter() if at is None else at
+            self._events.append(Event(what, at - self._began, operation, step, channel))
 
     def _account(self, now: float) -> None:
         """Count the time in which motifs are ready, nothing runs, and the order alone holds them back."""
@@ -330,7 +359,8 @@ class Enforcer:
             with self._lock:
                 oldest = min(self._running.values(), key=lambda one: one.since, default=None)
             if oldest is not None and time.perf_counter() - oldest.since > self._timeout_s:
-                self.fail(CommunicationError(f"operation {oldest.operation} did not end within {self._timeout_s:g} s"))
+                late = CommunicationError(f"operation {oldest.operation} did not end within {self._timeout_s:g} s")
+                self.fail(self._failing or late)
 
 
 def different(operation: str) -> DifferentOperationsError:

@@ -82,8 +82,10 @@ class Connections:
         return self.channels[channel] if len(members) == self.size else self._trees[channel, members]
 
     def abandon(self) -> None:
-        """Break all connections, so that nothing waits any longer."""
-        for group in [*self.channels, self.checks, self.direct, *self._trees.values()]:
+        """Break all connections, so that nothing waits any longer; those for checks last, by which others may still
+        learn why.
+        """
+        for group in [*self.channels, *self._trees.values(), self.direct, self.checks]:
             group.abort()
         self._waiters.shutdown(wait=False)
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.spelling import must_be_one_of
 
 MODE = "THEMIS_COMMUNICATION"
 FOLDER = "THEMIS_COMMUNICATION_DIR"
@@ -53,7 +54,7 @@ class Settings:
         """
         mode = given.get(MODE, Mode.PLAIN)
         if mode not in list(Mode):
-            raise BadInputError(MODE, mode, f"must be one of {', '.join(Mode)}")
+            raise BadInputError(MODE, mode, must_be_one_of(list(Mode), mode))
         names = tuple(name.strip() for name in given[CHANNELS].split(",")) if CHANNELS in given else ("", "")
         if len(names) > MAX_CHANNELS:
             raise BadInputError(CHANNELS, given[CHANNELS], f"must be at most {MAX_CHANNELS} network interfaces")

@@ -16,9 +16,9 @@ from themis_agent.agent.commands import StartTrial
 from themis_agent.agent.events import LauncherEnded, Running
 from themis_agent.app_file import AppFile
 from themis_agent.errors import SHORTAGE_S, is_shortage
-from themis_agent.launching import LAUNCHER, Site, last_lines, launch_spec
+from themis_agent.launching import Site, last_lines, launch_spec
 from themis_agent.local.folder import Folder
-from themis_agent.trial.wire import LAST_LINES, LaunchSpec
+from themis_agent.trial.wire import LAST_LINES, LAUNCHER, LaunchSpec
 from yarn_plugin import files
 from yarn_plugin.errors import os_reason
 

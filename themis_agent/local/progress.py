@@ -90,6 +90,7 @@ def as_json(state: State) -> dict[str, object]:
             "store_problem": one.store_problem or None,
             "read": {"name": one.read.name, "steps": one.read.steps.value} if one.read is not None else None,
             "parameters": json.loads(one.parameters or "null"),
+            "parent": one.parent or None,
             "error": one.error or None,
             "last_lines": list(one.last_lines),
         }

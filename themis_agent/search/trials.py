@@ -71,13 +71,14 @@ class Ranking:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """`stop`: end it and release its GPUs. `promote`: train it on, until iteration `until`. `complete`: it has reached
-    its end. A trial without a decision goes on; one that has reached the end of its phase waits. `ranking`: why, if
-    trials were compared."""
+    its end. `begin`: a new trial goes on from the checkpoint of its `parent`. A trial without a decision goes on; one
+    that has reached the end of its phase waits. `ranking`: why, if trials were compared."""
 
     trial: str
-    kind: Literal["stop", "promote", "complete"]
+    kind: Literal["stop", "promote", "complete", "begin"]
     until: float = 0.0
     ranking: Ranking | None = field(default=None, compare=False)
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

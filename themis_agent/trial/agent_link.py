@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from themis_agent.errors import StoreError
 from themis_agent.trial.store import read_at
-from themis_agent.trial.wire import AgentAddress, Answer, AnyEvent, Batch, LaunchSpec, Reported
+from themis_agent.trial.wire import AgentAddress, Answer, AnyEvent, Batch, LaunchSpec, Reported, Wire
 from yarn_plugin.errors import BadInputError, os_reason
 
 _MAX_REPORTS = 10_000
@@ -43,11 +43,8 @@ class AgentLink:
     def __init__(self, spec: LaunchSpec, wake: Callable[[], None]) -> None:
         self.launcher = uuid.uuid4().hex
         self._spec, self._wake = spec, wake
-        self._url, self._attempt = spec.agent_url, 1
-        self._session = requests.Session()
-        self._session.trust_env = False
-        if spec.token_file is not None:
-            self._session.headers["Authorization"] = f"Bearer {read_token(spec.token_file)}"
+        self._url, self._attempt = spec.agent_url, 0 if spec.agent_url is None else 1
+        self._session = session_with(spec.token_file)
         self._waiting: list[AnyEvent] = []
         self._batch = _PER_BATCH
         self._changed = threading.Condition()
@@ -110,12 +107,7 @@ class AgentLink:
                 events=self._waiting[: self._batch],
             )
         try:
-            response = self._session.post(
-                f"{self._url}/v1/trials/{quote(self._spec.trial)}/events",
-                data=batch.model_dump_json().encode(),
-                headers={"Content-Type": "application/json"},
-                timeout=_TIMEOUT_S,
-            )
+            response = post(self._session, f"{self._url}/v1/trials/{quote(self._spec.trial)}/events", batch)
             if response.status_code in _REFUSED and batch.events:
                 self._refused(batch, response)
             response.raise_for_status()
@@ -153,16 +145,9 @@ class AgentLink:
         sys.stderr.flush()
 
     def _follow_address(self) -> None:
-        """Where a later attempt of the agent has published itself, go there."""
         place = self._spec.agent_address
-        if place is None or not self._is_due(place):
-            return
-        try:
-            address = AgentAddress.model_validate_json(read_at(place, (), timeout_s=_ADDRESS_TIMEOUT_S))
-        except (OSError, ValueError, StoreError):
-            return
-        if self._url is None or address.attempt > self._attempt:
-            self._url, self._attempt = address.url, address.attempt
+        if place is not None and self._is_due(place) and (later := later_address(place, self._attempt)):
+            self._url, self._attempt = later.url, later.attempt
 
     def _is_due(self, address: str) -> bool:
         """A shared folder is looked into each time; a store, which all launchers of a cluster may share, only while the
@@ -181,12 +166,39 @@ def _thinned(events: list[AnyEvent]) -> list[AnyEvent]:
     return older + events[recent:]
 
 
-def read_token(place: str) -> str:
-    """The token in a file, or in a store.
+def session_with(token_file: str | None) -> requests.Session:
+    """For requests to the agent; with the token in a file, or in a store.
 
     Raises:
         BadInputError: it cannot be read, or others can read it.
     """
+    session = requests.Session()
+    session.trust_env = False
+    if token_file is not None:
+        session.headers["Authorization"] = f"Bearer {_read_token(token_file)}"
+    return session
+
+
+def post(session: requests.Session, url: str, message: Wire) -> requests.Response:
+    """The agent's answer to a message.
+
+    Raises:
+        RequestException: it does not answer.
+    """
+    headers = {"Content-Type": "application/json"}
+    return session.post(url, data=message.model_dump_json().encode(), headers=headers, timeout=_TIMEOUT_S)
+
+
+def later_address(place: str, attempt: int) -> AgentAddress | None:
+    """Where a later attempt of the agent has published itself. None: none has, or `place` cannot be read now."""
+    try:
+        address = AgentAddress.model_validate_json(read_at(place, (), timeout_s=_ADDRESS_TIMEOUT_S))
+    except (OSError, ValueError, StoreError):
+        return None
+    return address if address.attempt > attempt else None
+
+
+def _read_token(place: str) -> str:
     path = Path(place)
     try:
         # In a store, it is the store that checks who may read.

@@ -7,7 +7,8 @@
 A manifest is written under another name and renamed, so that a checkpoint is there or not. An epoch continues from the
 newest checkpoint of the epoch before, and says so in its record. Thus the newest checkpoint is found along the records:
 what an earlier epoch's launcher, not aware that it is superseded, commits after that is never read. Only if a record is
-damaged is the epoch before it taken with all its checkpoints: better one of those than none.
+damaged is the epoch before it taken with all its checkpoints: better one of those than none. A trial with a parent
+begins with a copy of the newest checkpoint of that one.
 """
 
 import contextlib
@@ -29,6 +30,9 @@ from themis_agent.trial.store import Store
 from yarn_plugin.errors import os_reason
 
 _T = TypeVar("_T")
+
+MAX_EPOCH = 999_999
+"""From there, all epochs of a trial are earlier ones."""
 
 LogPosition = Mapping[str, int | None]
 """Where the reading of the trial's log was: `reading.numbering.Numbering.save`."""
@@ -75,17 +79,19 @@ class UnstorableError(StoreError):
 
 
 class Checkpoints:
-    """The checkpoints of a trial as one epoch sees them. `keep`: how many to keep. All methods raise `StoreError`.
+    """The checkpoints of a trial as one epoch sees them. `keep`: how many to keep. `parent`: the trial from
+    whose newest one it begins. All methods raise `StoreError`.
 
     `damaged`: what `begin` has passed over, and why. `damaged_records`: the same of epochs' records, by epoch. `log`:
     with the checkpoint that was restored.
     """
 
-    def __init__(self, store: Store, trial: str, epoch: int, keep: int) -> None:
+    def __init__(self, store: Store, trial: str, epoch: int, keep: int, parent: str = "") -> None:
         self.damaged: dict[Checkpoint, str] = {}
         self.damaged_records: dict[int, str] = {}
         self.log: LogPosition = {}
         self._store, self._trial, self._epoch, self._keep = store, trial, epoch, keep
+        self._parent = parent
 
     def begin(self, directory: Path) -> Checkpoint | None:
         """Begin this epoch: restore the newest checkpoint into a local directory, as `step-N`. None: there is none.
@@ -95,6 +101,8 @@ class Checkpoints:
         """
         self._check_newest()
         resumed = self.export(directory)
+        if resumed is None and self._parent:
+            resumed = self._copy_of_parent(directory)
         record = _EpochRecord(resumed=_Origin(epoch=resumed.epoch, step=resumed.step) if resumed else None)
         self._write_whole(f"epochs/{self._epoch:06}.json", record)
         self._check_newest()
@@ -110,6 +118,16 @@ class Checkpoints:
                 continue
             return candidate
         return None
+
+    def _copy_of_parent(self, directory: Path) -> Checkpoint | None:
+        parent = Checkpoints(self._store, self._parent, MAX_EPOCH, self._keep)
+        found = parent.export(directory)
+        self.damaged = {**self.damaged, **parent.damaged}
+        if found is None:
+            return None
+        self.log = parent.log
+        self._add(found.step, directory / script.checkpoint_name(found.step), self.log)
+        return Checkpoint(self._epoch, found.step)
 
     def join(self, directory: Path) -> tuple[bool, Checkpoint | None]:
         """As `begin`, for the other launchers of the gang: whether the epoch has begun, and the same checkpoint.
@@ -133,8 +151,12 @@ class Checkpoints:
             SupersededError: a later epoch has begun.
         """
         self._check_newest()
-        if step in self._steps(self._epoch):
-            return
+        if step not in self._steps(self._epoch):
+            self._add(step, source, log)
+            self._check_newest()
+            self._prune()
+
+    def _add(self, step: int, source: Path, log: LogPosition) -> None:
         folder, files, sizes = f"{self._epoch:06}/{step:012}", [], _sizes(source)
         try:
             for name, size in sorted(sizes.items()):
@@ -147,8 +169,6 @@ class Checkpoints:
         except (StoreError, OSError):
             self._take_back(folder)
             raise
-        self._check_newest()
-        self._prune()
 
     def _take_back(self, folder: str) -> None:
         """Remove what there is of a checkpoint that could not be stored: a store that is full would stay so."""

@@ -15,10 +15,15 @@ import hashlib
 import os
 import socket
 import struct
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Iterator, Sequence
 
 MAX_ADDRESS = 107
 """Bytes of a Unix socket's address."""
+
+OTHER_USERS_S = 300.0
+"""How long locks of other users are waited for: longer than their launchers may go on without a lease."""
 
 _CREDENTIALS = struct.Struct("3i")
 """What SO_PEERCRED is: process, user, group."""
@@ -45,6 +50,19 @@ class GpuLocks:
         self._missing = [name for name in self._missing if not self._take(name)]
         return not self._missing
 
+    def until_held(self) -> Iterator[None]:
+        """Take all of them; yields for the caller to wait, or to give up, before each further try. Says on stderr whom
+        it waits for, and which locks it goes on without because another user held them for `OTHER_USERS_S`."""
+        if not self.take():
+            _say(f"waiting for GPUs that another launcher holds: {', '.join(self._missing)}")
+        until = time.monotonic() + OTHER_USERS_S
+        while not self.take():
+            yield
+            if time.monotonic() >= until:
+                until = time.monotonic() + OTHER_USERS_S
+                for name in self.without_other_users():
+                    _say(f"another user still holds the lock of GPU {name}, which is leased to this one")
+
     def without_other_users(self) -> tuple[str, ...]:
         """Go on without the locks that other users hold; returns these. Not often: it fills the holder's queue."""
         others = tuple(name for name in self._missing if _holder(name) != os.getuid())
@@ -70,6 +88,11 @@ class GpuLocks:
             closing.pop_all()
             self._sockets.append(one)
             return True
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def _holder(name: str) -> int | None:

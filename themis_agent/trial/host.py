@@ -16,20 +16,12 @@ from types import FrameType
 import requests
 from pydantic import ValidationError
 
-from themis_agent.errors import StoreError
-from themis_agent.trial.agent_link import read_token
+from themis_agent.trial.agent_link import later_address, post, session_with
 from themis_agent.trial.descendants import dying_with_us, guarded, kill_descendants
 from themis_agent.trial.gpu_locks import GpuLocks
 from themis_agent.trial.store import read_at
-from themis_agent.trial.wire import AgentAddress, HostAnswer, HostReport, HostSpec
+from themis_agent.trial.wire import LAUNCHER, HostAnswer, HostReport, HostSpec
 from yarn_plugin.errors import ReportedError, os_reason
-
-LAUNCHER = "themis_agent.trial.launcher"
-
-OTHER_USERS_S = 300.0
-"""As of launchers."""
-
-_TIMEOUT_S = 5.0
 
 
 class Host:
@@ -38,9 +30,7 @@ class Host:
     def __init__(self, spec: HostSpec, alive: int) -> None:
         self._spec, self._alive = spec, alive
         self._url, self._attempt = spec.agent_url, 1
-        self._session = requests.Session()
-        self._session.trust_env = False
-        self._session.headers["Authorization"] = f"Bearer {read_token(spec.token_file)}"
+        self._session = session_with(spec.token_file)
         self._launchers: dict[str, subprocess.Popen[bytes]] = {}
         self._is_ending, self._gpu = False, GpuLocks([spec.gpu_lock])
         self._answered_at = time.monotonic()
@@ -50,7 +40,10 @@ class Host:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note_signal)
         try:
-            self._hold_gpu()
+            for _ in self._gpu.until_held():
+                self._wait()
+                if self._is_ending:
+                    break
             while not self._is_ending:
                 answer = self._ask()
                 if answer is not None and answer.run is not None:
@@ -88,34 +81,13 @@ class Host:
         codes = {place: one.poll() for place, one in self._launchers.items()}
         report = HostReport(ended={place: code for place, code in codes.items() if code is not None})
         try:
-            response = self._session.post(
-                f"{self._url}/v1/hosts/{self._spec.name}",
-                data=report.model_dump_json().encode(),
-                headers={"Content-Type": "application/json"},
-                timeout=_TIMEOUT_S,
-            )
+            response = post(self._session, f"{self._url}/v1/hosts/{self._spec.name}", report)
             response.raise_for_status()
             return HostAnswer.model_validate_json(response.content)
         except (requests.RequestException, ValidationError):
-            self._follow_address()
+            if later := later_address(self._spec.agent_address, self._attempt):
+                self._url, self._attempt = later.url, later.attempt
             return None
-
-    def _follow_address(self) -> None:
-        """Where a later attempt of the agent has published itself, go there."""
-        try:
-            address = AgentAddress.model_validate_json(read_at(self._spec.agent_address))
-        except (OSError, ValueError, StoreError):
-            return
-        if address.attempt > self._attempt:
-            self._url, self._attempt = address.url, address.attempt
-
-    def _hold_gpu(self) -> None:
-        """Wait until no launcher of another container holds the GPU."""
-        until = time.monotonic() + OTHER_USERS_S
-        while not self._gpu.take() and not self._is_ending:
-            self._wait()
-            if time.monotonic() >= until:
-                self._gpu.without_other_users()
 
     def _wait(self) -> None:
         if select.select([self._alive], [], [], self._spec.heartbeat_s)[0]:

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-import select
 import selectors
 import shutil
 import signal
@@ -22,21 +21,21 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pydantic import ValidationError
-
 from themis_agent.errors import SHORTAGE_S, StoreError, SupersededError, is_shortage
 from themis_agent.trial import script, stopping, uploads
 from themis_agent.trial.agent_link import AgentLink
 from themis_agent.trial.checkpoints import Checkpoint, Checkpoints, DamagedError
 from themis_agent.trial.descendants import guarded, kill_descendants
-from themis_agent.trial.gang import Exit, Gang, Member, free_port, script_path, visible_devices
+from themis_agent.trial.gang import Exit, Gang, free_port, script_path, visible_devices
 from themis_agent.trial.gpu_locks import GpuLocks
+from themis_agent.trial.launch_file import read_when_there
 from themis_agent.trial.log_copies import LogCopies
-from themis_agent.trial.logs import BoundedLog, Lines
+from themis_agent.trial.logs import BoundedLog
 from themis_agent.trial.reading.numbering import Steps, is_step
 from themis_agent.trial.reading.reader import LogReader, Reading, Source
 from themis_agent.trial.reading.times import IterationTimes
-from themis_agent.trial.store import hdfs_at, read_at, store_at
+from themis_agent.trial.run import TICK_S, Run
+from themis_agent.trial.store import hdfs_at, store_at
 from themis_agent.trial.wire import (
     MAX_METRICS,
     AnyEvent,
@@ -51,28 +50,10 @@ from themis_agent.trial.wire import (
     Reported,
     Started,
 )
-from yarn_plugin.errors import BadInputError, ReportedError, os_reason
-from yarn_plugin.validation import expectation
-
-_TICK_S = 0.1
-"""How often local checkpoints are looked for."""
+from yarn_plugin.errors import ReportedError
 
 _PROFILE_S = 1.0
 """How often the time of an iteration is told at most."""
-
-_REDRAWN_S = 0.5
-"""For how long a progress bar may draw a step again, with another value."""
-
-_READS = 32
-"""Of 64 KiB each, more than a pipe holds: a process that writes fast does not keep the launcher from all else."""
-
-OTHER_USERS_S = 300.0
-"""How long GPUs are waited for whose locks other users hold: longer than their launchers may go on without a lease."""
-
-_STORE_AWAY_S = 60.0
-"""How long a store is waited for that has the launch file."""
-
-_STORE_AGAIN_S = 1.0
 
 _INTERRUPTED = 128 + signal.SIGTERM
 """The exit code of a launcher that ends by no fault of its trial, before it can tell."""
@@ -150,7 +131,8 @@ class Launcher:
         os.mkfifo(directory / script.REPORTS, 0o600)
         # Open for writing too: it never comes to an end, and scripts never wait for a reader.
         reports = os.open(directory / script.REPORTS, os.O_RDWR | os.O_NONBLOCK)
-        self._hold_gpus()
+        for _ in self._gpus.until_held():
+            self._wait_before_start()
         resumed = self._restore()
         self._reader = self._new_reader(resumed)
         devices = visible_devices(spec)
@@ -171,26 +153,13 @@ class Launcher:
             Started(**header, host=spec.host, port=port, devices=devices, resumed=resumed, restore_s=self._restore_s)
         )
         self._reported_at = time.monotonic()
-        return _Run(self, gang, reports, directory).until_ended()
+        return Run(self, gang, reports, directory).until_ended()
 
     def _new_reader(self, resumed: int | None) -> LogReader:
         spec, log = self._spec, self._checkpoints.log if self._checkpoints is not None else {}
         return LogReader(spec.metric, re.compile(spec.loss_pattern) if spec.loss_pattern else None, resumed, log)
 
     # Before the start
-
-    def _hold_gpus(self) -> None:
-        if not self._gpus.take():
-            sys.stderr.write(f"waiting for GPUs that another launcher holds: {', '.join(self._gpus.missing)}\n")
-            sys.stderr.flush()
-        until = time.monotonic() + OTHER_USERS_S
-        while not self._gpus.take():
-            self._wait_before_start()
-            if time.monotonic() >= until and self._gpus.missing:
-                until = time.monotonic() + OTHER_USERS_S
-                for name in self._gpus.without_other_users():
-                    sys.stderr.write(f"another user still holds the lock of GPU {name}, which is leased to this one\n")
-                sys.stderr.flush()
 
     def _restore(self) -> int | None:
         """Fill the checkpoint directory; the step of the checkpoint in it."""
@@ -201,7 +170,7 @@ class Launcher:
             return self._seen_step
         for leftover in script.complete_checkpoints(local).values():
             shutil.rmtree(leftover)
-        self._checkpoints = Checkpoints(store_at(spec.url), self._spec.trial, self._spec.epoch, spec.keep)
+        self._checkpoints = Checkpoints(store_at(spec.url), self._spec.trial, self._spec.epoch, spec.keep, spec.parent)
         told = ""
         while True:
             began = time.monotonic()
@@ -245,7 +214,7 @@ class Launcher:
     def _wait_before_start(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._alive, selectors.EVENT_READ)
-            if selector.select(_TICK_S):
+            if selector.select(TICK_S):
                 os._exit(1)
         if stop := self.stop_wanted():
             raise _StoppedError(stop)
@@ -457,192 +426,6 @@ class Launcher:
             return
 
 
-class _Run:
-    """The loop from the start of the gang until its end."""
-
-    def __init__(self, launcher: Launcher, gang: Gang, reports: int, directory: Path) -> None:
-        self._launcher, self._gang, self._reports, self._directory = launcher, gang, reports, directory
-        spec = launcher.spec
-        self._reported = Lines()
-        self._lines = {member.rank: Lines() for member in gang.members}
-        self._files = {
-            member.rank: BoundedLog(launcher.logs / f"rank-{member.rank}.log", spec.log_bytes)
-            for member in gang.members
-        }
-        self._stop: stopping.Stop | None = None
-        self._killed = False
-        self._first_end: float | None = None
-        self._selector = selectors.DefaultSelector()
-        for file in (launcher.alive, launcher.woken, reports):
-            self._selector.register(file, selectors.EVENT_READ)
-        for member in gang.members:
-            self._selector.register(member.output, selectors.EVENT_READ, member)
-
-    def until_ended(self) -> int:
-        next_look = 0.0
-        while self._gang.running:
-            self._wait()
-            if time.monotonic() >= next_look:
-                self._gang.reap()
-                self._look_for_checkpoint()
-                next_look = time.monotonic() + _TICK_S
-            self._launcher.note_held(_REDRAWN_S)
-            self._launcher.take_outcomes()
-            self._stop_if_wanted()
-            if self._gang.exits:
-                self._end_together()
-        exits = self._gang.exits
-        self._gang.kill()
-        for member in self._gang.members:
-            self._read_output(member)
-            self._note_lines(member, self._lines[member.rank].end())
-            self._files[member.rank].close()
-        self._launcher.note_held(has_ended=True)
-        self._read_reports()
-        self._look_for_checkpoint()
-        self._finish_uploads()
-        cause: EndCause = "killed" if self._killed else self._stop.cause if self._stop else "exited"
-        first = self._first_failed or next((one for one in exits if one.failed), exits[0])
-        return self._launcher.end(cause, first, list(self._lines[first.rank].last))
-
-    def _finish_uploads(self) -> None:
-        """Wait for the last upload: if the gang has ended by itself, as long as for an agent that is away."""
-        end = time.monotonic() + self._launcher.spec.orphan_s
-        stop = self._stop
-        while stop is None or stop.upload:
-            left = (stop.over_at if stop else end) - time.monotonic()
-            if left <= 0 or self._launcher.finish_uploads(min(left, _TICK_S)):
-                return
-            self._check_alive()
-            stop = stop or self._launcher.stop_wanted()
-
-    def _check_alive(self) -> None:
-        if select.select([self._launcher.alive], [], [], 0)[0]:
-            self._gang.kill()
-            shutil.rmtree(self._directory, ignore_errors=True)
-            os._exit(1)
-
-    def _wait(self) -> None:
-        # Also when checkpoints are to be looked for, or the time of a stop comes.
-        for key, _ in self._selector.select(_TICK_S):
-            if key.fd == self._launcher.alive:
-                self._check_alive()
-            elif isinstance(key.data, Member):
-                if not self._read_output(key.data):
-                    self._selector.unregister(key.fileobj)
-            elif key.fd == self._reports:
-                self._read_reports()
-            else:
-                _read(self._launcher.woken)
-
-    _first_failed: Exit | None = None
-
-    def _end_together(self) -> None:
-        """One has ended: if it failed, the others are killed; otherwise they have the grace period to end too."""
-        now = time.monotonic()
-        self._first_end = self._first_end or now
-        failed = [one for one in self._gang.exits if one.failed]
-        if failed and self._first_failed is None:
-            self._first_failed = failed[0]
-        if not self._gang.running:
-            return
-        if failed and self._stop is None:
-            self._gang.kill()
-        elif now >= self._first_end + self._launcher.spec.grace_s:
-            self._killed = True
-            self._gang.kill()
-
-    def _stop_if_wanted(self) -> None:
-        if self._stop is None:
-            self._stop = self._launcher.stop_wanted()
-            if self._stop is not None:
-                # The signal first: one that comes while a script that has seen the file exits would end it.
-                self._gang.terminate()
-                (self._directory / script.STOP).touch()
-        if self._stop is not None and time.monotonic() >= self._stop.kill_at and self._gang.running:
-            self._killed = self._stop.cause in ("stopped", "agent_away")
-            self._gang.kill()
-
-    def _look_for_checkpoint(self) -> None:
-        step = self._launcher.look_for_checkpoint()
-        if step is not None:
-            # A step is reported before its checkpoint is complete: so it is in the journal before it is in the store.
-            for member in self._gang.members:
-                self._read_output(member)
-            self._read_reports()
-            self._launcher.upload(step)
-
-    def _read_reports(self) -> None:
-        for _ in range(_READS):
-            data = _read(self._reports)
-            if not data:
-                return
-            for line in self._reported.cut(data):
-                self._launcher.note_report(line)
-
-    def _read_output(self, member: Member) -> bool:
-        """Whether there may be more."""
-        for _ in range(_READS):
-            data = _read(member.output.fileno())
-            if not data:
-                return data is None
-            self._files[member.rank].write(data)
-            self._note_lines(member, self._lines[member.rank].cut(data))
-        return True
-
-    def _note_lines(self, member: Member, lines: list[str]) -> None:
-        if member.rank == 0:
-            for line in lines:
-                self._launcher.note_line(line)
-
-
-def _read(file: int) -> bytes | None:
-    """What can be read now; None: nothing."""
-    try:
-        return os.read(file, 65536)
-    except BlockingIOError:
-        return None
-
-
-def read_spec(place: str | Path) -> LaunchSpec:
-    """Read a launch file. `place`: its path, or URL in a store.
-
-    Raises:
-        BadInputError: it cannot be read, or a field is wrong.
-        StoreError: the store refuses, or is away.
-    """
-    try:
-        spec = LaunchSpec.model_validate_json(read_at(str(place)))
-        re.compile(spec.loss_pattern or "")
-    except OSError as problem:
-        raise BadInputError("launch file", str(place), os_reason(problem)) from problem
-    except ValidationError as problem:
-        first = problem.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise BadInputError(
-            "launch file", str(place), f"{field}: {expectation(first, 'object')}".lstrip(": ")
-        ) from problem
-    except re.error as problem:
-        raise BadInputError("loss_pattern", spec.loss_pattern, f"not a regular expression: {problem}") from problem
-    directory, logs = (str(Path(one).absolute()) for one in (spec.checkpoint.directory, spec.log_directory))
-    checkpoint = spec.checkpoint.model_copy(update={"directory": directory})
-    return spec.model_copy(update={"checkpoint": checkpoint, "log_directory": logs})
-
-
-def _read_when_there(place: str) -> LaunchSpec:
-    """As `read_spec`; a store that is away is waited for."""
-    until = time.monotonic() + _STORE_AWAY_S
-    while True:
-        try:
-            return read_spec(place)
-        except StoreError as away:
-            if time.monotonic() > until:
-                raise
-            sys.stderr.write(f"{away}\n")
-            sys.stderr.flush()
-            time.sleep(_STORE_AGAIN_S)
-
-
 def _launch(spec: LaunchSpec, alive: int) -> int:
     try:
         return Launcher(spec, alive).run()
@@ -661,7 +444,7 @@ def main() -> int:
         sys.stderr.write("usage: python -m themis_agent.trial.launcher SPEC.json\n")
         return 2
     try:
-        spec = _read_when_there(sys.argv[1])
+        spec = read_when_there(sys.argv[1])
     except ReportedError as problem:
         return _not_launched(problem)
     return guarded(lambda alive: _launch(spec, alive))

@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from themis_agent.trial.reading.numbering import MAX_STEPS, Steps
 
+LAUNCHER, HOST = "themis_agent.trial.launcher", "themis_agent.trial.host"
+"""The modules that run a `LaunchSpec`, and a `HostSpec`."""
+
 Epoch = Annotated[int, Field(ge=1)]
 """Counts the starts of a trial: each start has a larger epoch than all before."""
 
@@ -43,11 +46,13 @@ class Master(Wire):
 
 class CheckpointSpec(Wire):
     """`directory`: local, THEMIS_CHECKPOINT_DIR; a relative one is in the launcher's working directory. `url`: where
-    the launcher of rank 0 stores complete checkpoints; None: nowhere. `keep`: how many stay there."""
+    the launcher of rank 0 stores complete checkpoints; None: nowhere. `keep`: how many stay there. `parent`: the trial
+    from whose newest one there the trial begins, while it has none of its own."""
 
     directory: str
     url: str | None = None
     keep: Annotated[int, Field(ge=1)] = 2
+    parent: str = ""
 
 
 class LaunchSpec(Wire):

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 
 from themis_agent.agent.state import TrialState
-from themis_agent.app_file import AnyDimension, CategoricalDimension
+from themis_agent.dimensions import AnyDimension, CategoricalDimension
 from themis_agent.local.progress import status
 from themis_agent.view.snapshot import Snapshot
 from yarn_plugin.report import (

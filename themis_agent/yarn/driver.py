@@ -14,8 +14,7 @@ from themis_agent.agent.commands import KillTrial, StartTrial, StopTrial
 from themis_agent.agent.events import Event, LauncherEnded
 from themis_agent.agent.state import State
 from themis_agent.errors import SHORTAGE_S, is_shortage
-from themis_agent.launching import HOST, LAUNCHER
-from themis_agent.trial.wire import HostAnswer, HostReport
+from themis_agent.trial.wire import HOST, LAUNCHER, HostAnswer, HostReport
 from themis_agent.yarn.application_master import ApplicationMaster, Container, command_line
 from themis_agent.yarn.containers import (
     Cancel,

@@ -3,9 +3,17 @@
 from collections import deque
 from dataclasses import dataclass
 
-from themis_agent.agent.commands import Command, DeclareTrials, ReleaseGpus, SendBid, SendEstimate, SendSlowdown
+from themis_agent.agent.commands import (
+    Command,
+    DeclareTrials,
+    ReleaseGpus,
+    SendBid,
+    SendEstimate,
+    SendSlowdown,
+    SendSpeed,
+)
 
-ToArbiter = SendEstimate | SendBid | SendSlowdown | ReleaseGpus | DeclareTrials
+ToArbiter = SendEstimate | SendBid | SendSlowdown | SendSpeed | ReleaseGpus | DeclareTrials
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,7 @@ class Outbox:
 
     def put(self, command: Command) -> bool:
         """Take a command that is for the arbiter; whether it is. An answer replaces one to the same question, and a
-        slowdown one of the same job, and a declaration an earlier one."""
+        slowdown or a speed one of the same job, and a declaration an earlier one."""
         if not isinstance(command, ToArbiter):
             return False
         self._waiting = deque(one for one in self._waiting if _about(one.command) != _about(command))
@@ -55,6 +63,8 @@ def _about(command: ToArbiter) -> tuple[type, str]:
             return ReleaseGpus, str(id(command))
         case SendSlowdown():
             return SendSlowdown, command.job
+        case SendSpeed():
+            return SendSpeed, f"{command.trial} {command.lease}"
         case DeclareTrials():
             return DeclareTrials, ""
         case _:

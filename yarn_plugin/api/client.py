@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from yarn_plugin.api import wire
 from yarn_plugin.api.jobs import DeclaredJobs, Job, Jobs
 from yarn_plugin.api.server_sent import EventParser, ServerSent, TooLongError
-from yarn_plugin.errors import ReportedError, os_reason
+from yarn_plugin.errors import ReportedError, os_reason, with_causes
 from yarn_plugin.validation import expectation
 
 Answer = TypeVar("Answer")
@@ -502,7 +502,7 @@ def _describe_invalid(problem: ValidationError) -> str:
 
 def _cause(problem: BaseException) -> str:
     """The cause of a failed request, without the wording of the libraries."""
-    for cause in _causes(problem):
+    for cause in with_causes(problem):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"TLS: certificate verify failed: {cause.verify_message}"
         if isinstance(cause, ssl.SSLError) and cause.reason:
@@ -516,19 +516,6 @@ def _cause(problem: BaseException) -> str:
     if isinstance(problem, requests.ConnectionError | urllib3.exceptions.HTTPError):
         return "no connection"
     return " ".join(str(problem).split())
-
-
-def _causes(problem: BaseException) -> Iterator[BaseException]:
-    """An error and what it wraps: `requests` and `urllib3` put the cause among the arguments, or under `reason`."""
-    waiting, seen = [problem], set[int]()
-    while waiting:
-        one = waiting.pop(0)
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        yield one
-        wrapped = (*one.args, getattr(one, "reason", None), one.__cause__)
-        waiting += [inner for inner in wrapped if isinstance(inner, BaseException)]
 
 
 def _advice(problem: BaseException) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from yarn_plugin.api.lease_rounds import lease_rounds
 from yarn_plugin.api.leases import leased_gpus
 from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.pools.ledger import LedgerState
@@ -21,7 +22,7 @@ def lease_metrics(state: State, now: float) -> Iterator[Metric]:
     yield _gauge("gpus", "GPUs of usable machines", {name: leased_gpus(states[name]) or 0 for name in leased})
     yield _gauge("leased_gpus", "GPUs that are leased", {name: gpus for name, (gpus, _) in leased.items()})
     yield _gauge("count", "Leases", {name: count for name, (_, count) in leased.items()})
-    pools = {name: pool for name, pool in states.items() if isinstance(pool, LeaseState)}
+    pools = {where: found for name, pool in states.items() for where, found in lease_rounds(name, pool)}
     if not pools:
         return
     rounds = CounterMetricFamily("yarn_arbiter_lease_rounds", "Rounds since the journal was created", labels=["pool"])

@@ -72,4 +72,5 @@ def _lease(lease: Lease, leaving: Sequence[str], by: float | None, offset: float
         until=None if lease.until is None else lease.until + offset,
         revoked=list(leaving),
         vacate_by=None if by is None else by + offset,
+        kind=lease.kind,
     )

@@ -26,7 +26,7 @@ class MissedBid:
 
 
 Missed = dict[tuple[str, int], tuple[MissedBid, ...]]
-"""Missed bids by pool and round."""
+"""Missed bids by pool, or virtual cluster (`pool/name`), and round."""
 
 
 def missed_bids(history: Iterable[Decided[Event, Command]]) -> Missed:
@@ -46,14 +46,16 @@ def missed_bids(history: Iterable[Decided[Event, Command]]) -> Missed:
                     deadlines.setdefault((pool, number), {})[app] = deadline
                 case RecordRound(pool, LeaseRound(error=None) as result):
                     results[pool, result.round] = result
-    return {
-        (pool, number): tuple(
+    missed: Missed = {}
+    for (where, number), result in results.items():
+        # The pool sends the offers of its virtual clusters, whose rounds have numbers of their own.
+        offered, took_part = deadlines.get((where.partition("/")[0], number), {}), dict(result.rhos)
+        missed[where, number] = tuple(
             _missed(app, deadline, first.get((app, number)))
-            for app, deadline in deadlines.get((pool, number), {}).items()
-            if app not in result.bidders
+            for app, deadline in offered.items()
+            if app in took_part and app not in result.bidders
         )
-        for (pool, number), result in results.items()
-    }
+    return missed
 
 
 def _missed(app: str, deadline: float, came_at: float | None) -> MissedBid:

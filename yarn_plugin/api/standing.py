@@ -1,7 +1,10 @@
 """Where an application stands in its pool: in one form for pools that are shared and pools whose GPUs are leased."""
 
+from typing import Literal
+
 from yarn_plugin.api import wire
-from yarn_plugin.decide.leases.state import Ledger
+from yarn_plugin.api.lease_rounds import lease_rounds
+from yarn_plugin.api.leases import leased_gpus
 from yarn_plugin.decide.membership import home_of
 from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
 from yarn_plugin.decide.pools.lease.state import LeaseState
@@ -22,12 +25,20 @@ def standing(state: State, app: str, running: YarnApp | None, now: float) -> wir
         return _of_share(member, now)
     pool = home_of(state, app)
     kept = state.pool_states.get(pool.name) if pool is not None else None
-    if pool is not None and kept is not None and isinstance(kept.state, LeaseState):
-        settings = pool.parameters if isinstance(pool.parameters, LeaseSettings) else LeaseSettings()
-        return _of_leases(settings, kept.state, app, running)
-    if kept is not None and isinstance(kept.state, LedgerState):
-        return _of_ledger(kept.state.ledger, app, running)
-    return None
+    if pool is None or kept is None or not isinstance(kept.state, LeaseState | LedgerState):
+        return None
+    gpus = leased_gpus(kept.state)
+    rounds = next((one for _, one in lease_rounds(pool.name, kept.state) if app in one.members), None)
+    is_known = rounds is not None or _has_claim(kept.state, app)
+    if not gpus or not is_known:
+        return None
+    asks_rho = not isinstance(pool.parameters, LeaseSettings) or pool.parameters.policy == THEMIS
+    return wire.Standing(
+        guarantee=0.0 if rounds is None else _equal_part(rounds, app) / gpus,
+        entitlement=_leased(kept.state, app) / gpus,
+        used=(running.used[GPU] if running is not None else 0) / gpus,
+        rho=None if rounds is None else _rho(rounds, app, asks_rho),
+    )
 
 
 def _of_share(member: Member, now: float) -> wire.Standing:
@@ -40,35 +51,34 @@ def _of_share(member: Member, now: float) -> wire.Standing:
     )
 
 
-def _of_leases(settings: LeaseSettings, state: LeaseState, app: str, running: YarnApp | None) -> wire.Standing | None:
-    """The guarantee is 1/N of the GPUs: what finish-time fairness compares with (Themis, thesis section 3.4.3)."""
-    member, gpus = state.members.get(app), sum(count for _, count in state.machines)
-    if member is None or not gpus:
-        return None
-    leased = sum(len(held.gpus) for held in state.leases.values() if held.lease.app == app and held.started_at)
-    active = sum(not one.waits for one in state.members.values())
-    return wire.Standing(
-        guarantee=0.0 if member.waits else 1.0 / active,
-        entitlement=leased / gpus,
-        used=(running.used[GPU] if running is not None else 0) / gpus,
-        rho=member.rho if member.rho is not None else "unbounded" if _is_unbounded(settings, state, app) else None,
-    )
+def _has_claim(state: LeaseState | LedgerState, app: str) -> bool:
+    """Whether a ledger knows an application: it is known before it takes part in rounds, and without any."""
+    return isinstance(state, LedgerState) and any(claim.app == app for claim in state.ledger.claims)
 
 
-def _of_ledger(ledger: Ledger, app: str, running: YarnApp | None) -> wire.Standing | None:
-    """An allocator guarantees nothing by itself."""
-    gpus = sum(node.gpus for node in ledger.nodes.values())
-    if not gpus or not any(claim.app == app for claim in ledger.claims):
-        return None
-    leased = sum(len(entry.gpus) for entry in ledger.leases.values() if entry.app == app and entry.is_started)
-    used = running.used[GPU] if running is not None else 0
-    return wire.Standing(guarantee=0.0, entitlement=leased / gpus, used=used / gpus, rho=None)
+def _leased(state: LeaseState | LedgerState, app: str) -> int:
+    """The GPUs of an application's leases that have started."""
+    if isinstance(state, LeaseState):
+        return sum(len(held.gpus) for held in state.leases.values() if held.lease.app == app and held.started_at)
+    return sum(len(entry.gpus) for entry in state.ledger.leases.values() if entry.app == app and entry.is_started)
 
 
-def _is_unbounded(settings: LeaseSettings, state: LeaseState, app: str) -> bool:
-    """Whether an application said that it makes no progress with the GPUs that it holds: not before it won them, and
-    not to a policy that asks for its jobs alone."""
-    estimated_in = state.members[app].estimated_in
-    if settings.policy != THEMIS or estimated_in is None:
-        return False
-    return all(held.round < estimated_in for held in state.leases.values() if held.lease.app == app)
+def _equal_part(rounds: LeaseState, app: str) -> float:
+    """1/N of the GPUs that the rounds are about: what finish-time fairness compares with (Themis, thesis section
+    3.4.3). Nothing else guarantees any."""
+    if rounds.members[app].waits:
+        return 0.0
+    return sum(count for _, count in rounds.machines) / sum(not one.waits for one in rounds.members.values())
+
+
+def _rho(rounds: LeaseState, app: str, asks: bool) -> float | Literal["unbounded"] | None:
+    """An application's finish-time fairness in the last round. `asks`: whether rounds ask for it.
+
+    It is unbounded if the application said that it makes no progress with the GPUs that it holds: not before it won
+    them, and not to a policy that asks for its jobs alone.
+    """
+    member = rounds.members[app]
+    if member.rho is not None or not asks or member.estimated_in is None:
+        return member.rho
+    held = [one for one in rounds.leases.values() if one.lease.app == app]
+    return "unbounded" if all(one.round < member.estimated_in for one in held) else None

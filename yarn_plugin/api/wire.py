@@ -142,9 +142,12 @@ class Holding(Wire):
     place: GpuPlace | None = None
 
 
+LeaseClass = Literal["guaranteed", "opportunistic", "sample"]
+
+
 class Lease(Wire):
     """A lease that has begun. `until`: unless it is renewed. `revoked`: its GPUs that are to be vacated until
-    `vacate_by`."""
+    `vacate_by`. `kind`: its class."""
 
     id: str
     job: str
@@ -152,6 +155,7 @@ class Lease(Wire):
     until: float | None
     revoked: list[str]
     vacate_by: float | None
+    kind: LeaseClass = "guaranteed"
 
 
 class Leases(Wire):

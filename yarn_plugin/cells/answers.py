@@ -1,6 +1,7 @@
 """Answers of the allocator of cells in words: where a gang goes, whom it evicts, or why it waits."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Bind, Preempt, Reason, Wait
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
@@ -79,3 +80,19 @@ def places(placement: Placement) -> str:
         assert node is not None
         parts.append(f"{node.address}[{','.join(leaf.address for leaf in leaves)}]")
     return " ".join(parts)
+
+
+def answer_figures(answer: Answer, explanation: Explanation | None, jobs: Mapping[str, str]) -> dict[str, Any]:
+    """An answer as JSON. `explanation`: of one that waits."""
+    figures: dict[str, Any] = {"answer": type(answer).__name__.lower()}
+    if isinstance(answer, Bind | Preempt):
+        figures["pods"] = [
+            {"node": leaves[0].node.address if leaves[0].node else "", "leaves": [leaf.address for leaf in leaves]}
+            for leaves in answer.placement.physical
+        ]
+    if isinstance(answer, Preempt):
+        figures["evicts"] = jobs_of(answer.victims, jobs)
+    if isinstance(answer, Wait) and explanation is not None:
+        figures["reason"] = Reason.NEVER_FITS if explanation.missing else answer.reason
+        figures["until_any_ends"] = list(explanation.after)
+    return figures

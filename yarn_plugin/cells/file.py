@@ -44,7 +44,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.specification import (
     VirtualClusterSpec,
     chains_of,
 )
-from yarn_plugin.spelling import near
+from yarn_plugin.spelling import must_be_one_of
 from yarn_plugin.toml_files import NESTED_TOO_DEEP, FileError, Section, parse_toml, read_text, validate
 
 _Name = Annotated[str, Field(min_length=1)]
@@ -288,9 +288,7 @@ def _chains(types: Mapping[str, CellType], tops: Sequence[str]) -> dict[str, Cha
     """The chains of top-level cells of these types."""
     for position, name in enumerate(tops, 1):
         if name not in types:
-            raise CellFileError(
-                f"cells #{position}: type", name, f"must be one of {', '.join(types)}{near(name, types)}"
-            )
+            raise CellFileError(f"cells #{position}: type", name, must_be_one_of(types, name))
     return chains_of(types, tops)
 
 
@@ -300,7 +298,7 @@ def _chain_of(type_name: str, chains: Mapping[str, Chain], cluster: str) -> str:
     field = f"virtual_clusters.{cluster}.cells: type"
     if not having:
         known = dict.fromkeys(each for chain in chains.values() for each in reversed(chain.types))
-        raise CellFileError(field, type_name, f"must be one of {', '.join(known)}{near(type_name, known)}")
+        raise CellFileError(field, type_name, must_be_one_of(known, type_name))
     if len(having) > 1:
         raise CellFileError(field, type_name, f"is in the chains {', '.join(having)}; must have a chain")
     return having[0]

@@ -1,23 +1,23 @@
 """`yarn-plugin cells`: clusters of cells, checked, shown and replayed; whether a gang fits; what a change would do."""
 
 import getpass
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from yarn_plugin import console
 from yarn_plugin.api import wire
-from yarn_plugin.cells.answers import answer_lines, jobs_of
+from yarn_plugin.cells.answers import answer_figures, answer_lines
 from yarn_plugin.cells.cases import read_case
 from yarn_plugin.cells.cell_map import map_lines
+from yarn_plugin.cells.cell_tree import quota_rows, tree_lines
 from yarn_plugin.cells.changes import Change, change_of
 from yarn_plugin.cells.discovery import find_cells, render
 from yarn_plugin.cells.file import read_cells
 from yarn_plugin.cells.findings import Finding, Replay
+from yarn_plugin.cells.levels import level_rows
 from yarn_plugin.cells.node_faults import SeenNode, find_faults
 from yarn_plugin.cells.replay import follow, run_freely
 from yarn_plugin.cells.running import as_json
@@ -32,12 +32,11 @@ from yarn_plugin.cli.cells_source import (
 )
 from yarn_plugin.cli.options import json_option, rm_option
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator, Call
-from yarn_plugin.decide.mechanisms.buddy_cells.answers import Answer, Bind, Preempt, Reason, Wait
-from yarn_plugin.decide.mechanisms.buddy_cells.cells import MAX_PRIORITY, PhysicalCell
-from yarn_plugin.decide.mechanisms.buddy_cells.cluster import ChainState, Cluster
-from yarn_plugin.decide.mechanisms.buddy_cells.explanation import Explanation, ask, explain, latest_start
+from yarn_plugin.decide.mechanisms.buddy_cells.answers import Bind, Wait
+from yarn_plugin.decide.mechanisms.buddy_cells.cells import MAX_PRIORITY
+from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
+from yarn_plugin.decide.mechanisms.buddy_cells.explanation import ask, explain, latest_start
 from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Request
-from yarn_plugin.decide.mechanisms.buddy_cells.health import bad_cells
 from yarn_plugin.decide.mechanisms.buddy_cells.recovery import record_of
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.model.resources import GPU
@@ -119,7 +118,7 @@ def check(
         raise BadInputError("--vc" if vc is None else "--gang", None, "required; give --vc and --gang, or neither")
     cluster = _cluster(file)
     fit = None if vc is None or gang is None else _fit(cluster, vc, gang)
-    rows = [row for state in cluster.chains.values() for row in _levels(state, cluster)]
+    rows = [row for state in cluster.chains.values() for row in level_rows(state, cluster)]
     columns = ("chain", "#level", "type", "#leaves", "#cells", "#pinned", "#assured", "#spare")
     console.out.print(console.table(None, columns, rows))
     leaves = sum(len(levels[0]) for levels in cluster.forest.levels.values())
@@ -223,37 +222,6 @@ def init(file: Path, rm: str, clusters: tuple[str, ...], racks: bool, verify: st
     console.out.print(f"{file} written; `yarn-plugin cells check {file}` shows what it assures", soft_wrap=True)
 
 
-def _levels(state: ChainState, cluster: Cluster) -> Iterator[tuple[str, int, str, int, int, int, int, int]]:
-    """One row a level; spare: how many more cells the quotas of this level could have."""
-    chain, left, free = state.chain, state.quotas.left, state.counts()
-    cells_of = cluster.forest.levels[chain.name]
-    for level in range(chain.top, 0, -1):
-        pinned = sum(1 for cell in cells_of[level - 1] if cell.pinned)
-        spare = _spare(state, level, free)
-        yield (
-            chain.name,
-            level,
-            chain.types[level - 1],
-            chain.sizes[level - 1],
-            len(cells_of[level - 1]),
-            pinned,
-            left[level - 1],
-            spare,
-        )
-
-
-def _spare(state: ChainState, level: int, free: Sequence[int]) -> int:
-    """How many more cells of a level could be assured: by bisection, as feasibility is monotone."""
-    low, high = 0, sum(size * number for size, number in zip(state.chain.sizes, free, strict=True))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if state.quotas.can_add(level, middle, free):
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 @cells.command()
 @_ASKED_FILE
 @click.option(
@@ -276,54 +244,14 @@ def show(file: Path | None, is_map: bool, running_file: Path | None, pool: Asked
     """
     source = read_source(file, running_file, pool)
     cluster, jobs = source.build().allocator.cluster, source.work.jobs()
-    for line in map_lines(cluster) if is_map else _trees(cluster, jobs):
+    for line in map_lines(cluster) if is_map else tree_lines(cluster, jobs):
         console.out.print(line, soft_wrap=True)
-    rows = [row for name in cluster.virtual for row in _quota_rows(cluster, name)]
+    rows = [row for name in cluster.virtual for row in quota_rows(cluster, name)]
     columns = ("virtual cluster", "chain", "type", "#cells", "#in use", "#bad")
     console.out.print(console.table(None, columns, rows))
     if json_file is not None:
         gangs = [as_json(record_of(gang), jobs.get(gang.name, "")) for gang in cluster.gangs.values()]
         console.write_json(json_file, {"gangs": gangs, "bad_nodes": cluster.bad_hosts()})
-
-
-def _trees(cluster: Cluster, jobs: Mapping[str, str]) -> Iterator[str]:
-    for state in cluster.chains.values():
-        yield f"chain {state.chain.name}"
-        for top in cluster.forest.tops(state.chain.name):
-            yield from _tree(top, 1, jobs)
-
-
-def _tree(cell: PhysicalCell, depth: int, jobs: Mapping[str, str]) -> Iterator[str]:
-    marks = []
-    if cell.pinned:
-        marks.append(f"pinned {cell.pinned}")
-    if cell.bound is not None and cell.bound.parent is None:
-        marks.append(f"bound: {cell.bound.cluster}")
-    if cell.node is cell and cell.bad:
-        marks.append("BAD")
-    if cell.slot >= 0:
-        marks.append("free")
-    if cell.used and cell.used < cell.size:
-        marks.append(f"{cell.used} of {cell.size} leaves held")
-    holders = cell.level == 1 and [gang for gang in (cell.holder, cell.reserver) if gang is not None]
-    marks += [f"{jobs.get(gang.name, gang.name)} (priority {gang.priority})" for gang in holders or ()]
-    yield f"{'  ' * depth}{cell.type} {cell.address}{': ' + ', '.join(marks) if marks else ''}"
-    if cell.used or cell.split or (cell.bad and cell.node is None) or any(child.pinned for child in cell.children):
-        for child in cell.children:
-            yield from _tree(child, depth + 1, jobs)
-
-
-def _quota_rows(cluster: Cluster, name: str) -> Iterator[tuple[object, ...]]:
-    virtual = cluster.virtual[name]
-    bad: object = bad_cells(cluster, virtual) or ""
-    for partition in virtual.partitions():
-        levels = Counter(root.level for root in partition.cells.roots)
-        for level in sorted(levels, reverse=True):
-            roots = partition.cells.roots_at(level)
-            pinned = f" (pinned {roots[0].pinned})" if roots[0].pinned else ""
-            used = sum(1 for root in roots if root.used)
-            yield name, roots[0].chain.name, f"{roots[0].type}{pinned}", levels[level], used, bad
-            bad = ""
 
 
 @cells.command()
@@ -383,7 +311,7 @@ def fit(
     if latest is not None:
         console.out.print(f"at the latest in {latest:g} s, if nobody else comes")
     if json_file is not None:
-        console.write_json(json_file, {**_answer_figures(answer, explanation, jobs), "latest_s": latest})
+        console.write_json(json_file, {**answer_figures(answer, explanation, jobs), "latest_s": latest})
 
 
 def _parse_gang(text: str) -> tuple[tuple[int, int], ...]:
@@ -396,21 +324,6 @@ def _parse_gang(text: str) -> tuple[tuple[int, int], ...]:
     if sum(number * size for number, size in pods) > 1_000_000:
         raise BadInputError("--gang", text, "must have at most 1,000,000 GPUs")
     return tuple(pods)
-
-
-def _answer_figures(answer: Answer, explanation: Explanation | None, jobs: Mapping[str, str]) -> dict[str, Any]:
-    figures: dict[str, Any] = {"answer": type(answer).__name__.lower()}
-    if isinstance(answer, Bind | Preempt):
-        figures["pods"] = [
-            {"node": leaves[0].node.address if leaves[0].node else "", "leaves": [leaf.address for leaf in leaves]}
-            for leaves in answer.placement.physical
-        ]
-    if isinstance(answer, Preempt):
-        figures["evicts"] = jobs_of(answer.victims, jobs)
-    if isinstance(answer, Wait) and explanation is not None:
-        figures["reason"] = Reason.NEVER_FITS if explanation.missing else answer.reason
-        figures["until_any_ends"] = list(explanation.after)
-    return figures
 
 
 @cells.command()

@@ -78,10 +78,9 @@ def _directory(command: _Command) -> _Command:
 @click.option("--vcores", type=int, default=4, show_default=True, help="Virtual cores that each node reports to YARN.")
 @click.option(
     "--cpu-per-node",
-    type=float,
+    type=console.Number(0.05),
     metavar="CORES",
-    help="CPU quota of each node outside --gpu-partition, 0.05 or more; needs the right to write cgroups.  "
-    "[default: none]",
+    help="CPU quota of each node outside --gpu-partition; needs the right to write cgroups.  [default: none]",
 )
 @click.option("--hdfs", is_flag=True, help="Also start a NameNode and a DataNode.")
 @click.option(

@@ -5,7 +5,6 @@ import getpass
 from pathlib import Path
 
 import click
-from rich.text import Text
 
 from yarn_plugin import console
 from yarn_plugin.cli.options import json_option, rm_option
@@ -17,8 +16,6 @@ from yarn_plugin.observe.findings import Finding, can_run, diagnose
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ResourceManager, addresses
 from yarn_plugin.quantities import count, plural
-
-_COLOURS = {"good": "green", "limited": "yellow", "stops": "red"}
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -55,11 +52,8 @@ def doctor(rm: str, config: Path | None, verify: str | bool, json_file: Path | N
 
 def _print(facts: ManagerFacts, found: list[Finding]) -> None:
     out = console.out
-    rows = [
-        (finding.topic, Text(finding.verdict, style=_COLOURS[finding.verdict]), finding.found, finding.follows)
-        for finding in found
-    ]
-    out.print(console.table(f"ResourceManager {facts.url}", ("check", "result", "found", "consequence"), rows))
+    rows = ((finding.topic, finding.verdict, finding.found, finding.follows) for finding in found)
+    out.print(console.checks(f"ResourceManager {facts.url}", "consequence", rows))
     out.print()
     out.print(_summary(found))
 

@@ -11,7 +11,7 @@ from yarn_plugin import console
 from yarn_plugin.api import translate
 from yarn_plugin.api.missed_bids import text
 from yarn_plugin.cli.options import json_option
-from yarn_plugin.drive.recorded_rounds import RecordedRound, RecordedRounds, recorded_rounds
+from yarn_plugin.drive.recorded_rounds import RecordedRound, RecordedRounds, recorded_rounds, round_settings
 from yarn_plugin.drive.recorded_training import RecordedTraining, lease_pool, recorded_training
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.replay import replay as run
@@ -68,7 +68,8 @@ def replay(
         raise BadInputError("--rounds", "", "cannot be combined with --policy")
     done = run(journal, installed())
     if rounds:
-        _print_rounds(recorded_rounds(lease_pool(done.state, pool), done.history), json_file)
+        home = lease_pool((one for one in done.state.pools if round_settings(one) is not None), pool)
+        _print_rounds(recorded_rounds(home, done.history), json_file)
         return
     if policy is not None:
         _compare(recorded_training(done.state, done.history, pool), policy.split(","), json_file)

@@ -176,7 +176,7 @@ OF_CONTAINERS = "for workloads of applications in containers only"
 )
 @click.option(
     "--sample-share",
-    type=click.FloatRange(0, 1),
+    type=console.Number(0, 1),
     default=0.0,
     show_default=True,
     help="Jobs on GPUs or cores: nobody knows how long they take; samples, on so large a part of the machines, tell.",

@@ -1,5 +1,6 @@
 """`yarn-plugin simulate` with a workload of training applications."""
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -36,9 +37,10 @@ class Minutes(click.ParamType[float]):
         if isinstance(value, float):
             return value
         found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*([smh]?)", str(value).strip())
-        if not found:
+        time_s = float(found[1]) * {"s": 1.0, "m": 60.0, "": 60.0, "h": 3600.0}[found[2]] if found else math.inf
+        if not math.isfinite(time_s):
             self.fail(f"{value!r}: must be a number of minutes, such as 10, or 90s, 10m, 1.5h", param, ctx)
-        return float(found[1]) * {"s": 1.0, "m": 60.0, "": 60.0, "h": 3600.0}[found[2]]
+        return time_s
 
 
 class Seeds(click.ParamType[tuple[int, ...]]):

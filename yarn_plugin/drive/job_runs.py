@@ -7,7 +7,7 @@ from yarn_plugin.decide.allocators.allox.sampling import FRACTIONS
 from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.allocators.gpu_queues import GpuQueuesSettings
-from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.decide.policies.sides import SIDE_POLICIES
 from yarn_plugin.decide.pools.controller import Registry
@@ -133,7 +133,7 @@ def _run(
     is_sampled: bool = False,
     keeps_holdings: bool = False,
 ) -> JobsOutcome:
-    parameters = LedgerSettings(allocator, settings, grace_s=0.0, place_within_s=0.0)
+    parameters = LedgerSettings(allocator, settings, grace_s=0.0, place_within_s=0.0, rules=RULES)
     pool = Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters)
     return JobSimulation(
         pool, registry, cells, jobs, machines, order, on_ended, is_sampled=is_sampled, keeps_holdings=keeps_holdings

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from yarn_plugin.api.missed_bids import MissedBid, missed_bids
+from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, RecordRound, SendToApp
 from yarn_plugin.decide.events import AppSaid, Event, Solved
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.mechanisms.partial_allocation import Award, PartialAllocation
 from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease import LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import THEMIS
 from yarn_plugin.journal.intake import Decided
 from yarn_plugin.model.auction import Bid, GpuOffer
 from yarn_plugin.model.causes import How, LeaseLost, LeaseRound, LeaseWon
@@ -75,7 +78,7 @@ class RecordedRound:
 
 @dataclass(frozen=True, slots=True)
 class RecordedWin:
-    """A lease was won in a round, or won again; `how`: None if the round had no result."""
+    """A lease was won in a round, or won again; `how`: None if the round had no result, or a ledger granted it."""
 
     round: int | None
     how: How | None
@@ -114,13 +117,26 @@ class RecordedRounds:
     leases: tuple[RecordedLease, ...]
 
 
+def round_settings(pool: Pool) -> LeaseSettings | AuctionSettings | None:
+    """The settings of a pool's rounds; None if it has none, or only in virtual clusters."""
+    match pool.parameters:
+        case LeaseSettings() as settings:
+            return settings
+        case LedgerSettings(settings=AuctionSettings() as settings):
+            return settings
+        case LedgerSettings() as ledger if ledger.allocator == THEMIS:
+            return AuctionSettings()
+        case _:
+            return None
+
+
 def recorded_rounds(pool: Pool, history: Sequence[Decided[Event, Command]]) -> RecordedRounds:
     """What was recorded of a pool whose GPUs are leased."""
-    assert isinstance(pool.parameters, LeaseSettings)
+    settings = round_settings(pool)
+    assert settings is not None
     reader = _Reader(pool.name)
     for decided in history:
         reader.take(decided)
-    settings = pool.parameters
     complete = bool(history) and history[0].seq == 1
     missed = missed_bids(history)
     rounds = tuple(replace(one, missed_bids=missed.get((pool.name, one.round), ())) for one in reader.rounds)

@@ -4,7 +4,7 @@ Profiles are what applications said of their jobs (`lease.estimate`), when a job
 that it had done and had left, its speed, its gang, its slowdowns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, SendToApp
@@ -59,7 +59,7 @@ def recorded_training(
     Raises:
         BadInputError: there is no such pool, or nothing to run of it.
     """
-    home = lease_pool(state, pool)
+    home = lease_pool((one for one in state.pools if isinstance(one.parameters, LeaseSettings)), pool)
     assert isinstance(home.parameters, LeaseSettings)
     apps = _apps(history, home.name)
     end = history[-1].at if history else 0.0
@@ -85,13 +85,13 @@ def recorded_training(
     )
 
 
-def lease_pool(state: State, name: str | None) -> Pool:
-    """A pool of leased GPUs by its name; None: the only one.
+def lease_pool(pools: Iterable[Pool], name: str | None) -> Pool:
+    """A pool of these, whose GPUs are leased, by its name; None: the only one.
 
     Raises:
         BadInputError: there is none of this name, or several.
     """
-    leased = {pool.name: pool for pool in state.pools if isinstance(pool.parameters, LeaseSettings)}
+    leased = {pool.name: pool for pool in pools}
     if name is None and len(leased) == 1:
         return next(iter(leased.values()))
     if name not in leased:

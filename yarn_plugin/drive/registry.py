@@ -47,30 +47,12 @@ def installed() -> Registry:
     Raises:
         PluginError: one cannot be loaded, or has a name in use.
     """
-    kinds, policies = dict(BUILT_IN.kinds), dict(BUILT_IN.policies)
-    for point in entry_points(group=CONTROLLERS):
-        kind = _load(point)
-        if not isinstance(kind, Kind):
-            raise PluginError(_entry(point), f"{point.value} must be a {Kind.__module__}.{Kind.__name__}")
-        _add(kinds, kind.name, kind, point)
-    for point in entry_points(group=POLICIES):
-        policy = _load(point)
-        if not callable(getattr(policy, "decide", None)):
-            raise PluginError(_entry(point), f"{point.value} must have a function `decide`")
-        _add(policies, point.name, policy, point)
-    lease_policies = dict(BUILT_IN.lease_policies)
-    for point in entry_points(group=LEASE_POLICIES):
-        policy = _load(point)
-        if not callable(getattr(policy, "allocate", None)):
-            raise PluginError(_entry(point), f"{point.value} must have a function `allocate`")
-        _add(lease_policies, point.name, policy, point)
-    allocators = dict(BUILT_IN.allocators)
-    for point in entry_points(group=ALLOCATORS):
-        allocator = _load(point)
-        if not isinstance(allocator, AllocatorKind):
-            raise PluginError(_entry(point), f"{point.value} must be a {AllocatorKind.__module__}.AllocatorKind")
-        _add(allocators, allocator.name, allocator, point)
-    found = Registry(kinds, policies, lease_policies=lease_policies, allocators=allocators)
+    found = Registry(
+        _with_installed(CONTROLLERS, BUILT_IN.kinds, Kind),
+        _with_installed(POLICIES, BUILT_IN.policies, "decide"),
+        lease_policies=_with_installed(LEASE_POLICIES, BUILT_IN.lease_policies, "allocate"),
+        allocators=_with_installed(ALLOCATORS, BUILT_IN.allocators, AllocatorKind),
+    )
     _check_types(found, journal_tags(found))
     return found
 
@@ -136,10 +118,25 @@ def _entry(point: EntryPoint) -> str:
     return f"{point.group} {point.name!r}{package}"
 
 
-def _add(found: dict[str, Any], name: str, one: object, point: EntryPoint) -> None:
-    if name in found:
-        raise PluginError(_entry(point), f"the name {name!r} is already in use", "uninstall one of the packages")
-    found[name] = one
+def _with_installed(
+    group: str, built_in: Mapping[str, Any], must_be: type[Kind | AllocatorKind] | str
+) -> dict[str, Any]:
+    """Those of a group of entry points, beside the built-in ones. `must_be`: their type, or the name of a function that
+    they have."""
+    found = dict(built_in)
+    for point in entry_points(group=group):
+        one, name = _load(point), point.name
+        if isinstance(must_be, str):
+            if not callable(getattr(one, must_be, None)):
+                raise PluginError(_entry(point), f"{point.value} must have a function `{must_be}`")
+        elif isinstance(one, must_be):
+            name = one.name
+        else:
+            raise PluginError(_entry(point), f"{point.value} must be a {must_be.__module__}.{must_be.__name__}")
+        if name in found:
+            raise PluginError(_entry(point), f"the name {name!r} is already in use", "uninstall one of the packages")
+        found[name] = one
+    return found
 
 
 def _load(point: EntryPoint) -> Any:

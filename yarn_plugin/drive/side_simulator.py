@@ -3,8 +3,7 @@
 Policies see estimated times, jobs take true ones. Where jobs are sampled (AlloX, section 4.4), samples come before all
 jobs, in order of arrival, in turn by user, and hold a machine each. A job waits for its own samples; with a `barrier`
 also for those of all jobs that arrived at the same moment, and all ends at whole seconds, as in the authors' simulator.
-A job that is preempted goes
-on where it was, at no cost.
+A job that is preempted goes on where it was, at no cost.
 """
 
 import heapq

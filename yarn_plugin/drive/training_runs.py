@@ -10,8 +10,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Literal
 
+from yarn_plugin.decide.leases.settings import RULES
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
-from yarn_plugin.decide.pools.lease.settings import RULES, THEMIS, Entitlement, LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import THEMIS, Entitlement, LeaseSettings
 from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation
 from yarn_plugin.drive.pool_simulation import SimulationError
 from yarn_plugin.drive.registry import installed

@@ -1,6 +1,6 @@
 """GPUs of a pool as applications see them: in slots of machines in racks, and as pieces that they ask for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Speeds = tuple[tuple[str, float], ...]
@@ -105,3 +105,7 @@ class Job:
     losses: tuple[tuple[float, float], ...] = ()
     held: Gpus = ()
     speeds: Speeds = ()
+
+    def holding(self, held: Gpus) -> "Job":
+        """The same job on these GPUs."""
+        return self if self.held == held else replace(self, held=held)

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from yarn_plugin.checks import Finding
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import DELETES_QUEUES, ManagerFacts
-from yarn_plugin.observe.finding import Finding, Verdict
 from yarn_plugin.observe.lease_findings import leased_pool
 from yarn_plugin.observe.partitions import Partition
 from yarn_plugin.observe.queue_tree import PERCENT, QueueReport
 from yarn_plugin.observe.scheduler_configuration import weight_of
 
-__all__ = ["Finding", "Verdict", "can_run", "diagnose"]
+__all__ = ["Finding", "can_run", "diagnose"]
 
 TESTED_VERSION = "3.5.0"
 MIN_VERSION = (3, 4)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
+from yarn_plugin.checks import Finding
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import NODE_LABELS, ManagerFacts
-from yarn_plugin.observe.finding import Finding
 from yarn_plugin.observe.nodes import PLUGINS
 from yarn_plugin.observe.partitions import Partition
 from yarn_plugin.observe.queue_tree import QueueReport

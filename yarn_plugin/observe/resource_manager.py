@@ -4,7 +4,7 @@ import contextlib
 import json
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -14,7 +14,7 @@ import requests
 import urllib3.exceptions
 from pydantic_core import from_json
 
-from yarn_plugin.errors import BadInputError, ReportedError, os_reason
+from yarn_plugin.errors import BadInputError, ReportedError, os_reason, with_causes
 from yarn_plugin.observe import bounded
 
 TIMEOUT = (3.0, 20.0)
@@ -242,7 +242,7 @@ _IO_ERRORS = (
 
 def _cause(problem: BaseException) -> str:
     """The reason for a missing answer, as text."""
-    chain = list(_chain(problem))
+    chain = list(with_causes(problem))
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"certificate verify failed: {cause.verify_message}; give its CA certificate with --ca-file"
@@ -271,19 +271,6 @@ _TRUNCATED_ERRORS = (
     urllib3.exceptions.DecodeError,
     ValueError,
 )
-
-
-def _chain(problem: BaseException) -> Iterator[BaseException]:
-    """An exception and its causes, which `requests` and `urllib3` pass as arguments, too."""
-    waiting, seen = [problem], set[int]()
-    while waiting:
-        cause = waiting.pop(0)
-        if id(cause) in seen:
-            continue
-        seen.add(id(cause))
-        yield cause
-        found = (*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__)
-        waiting += [one for one in found if isinstance(one, BaseException)]
 
 
 def _message(answer: _Answer) -> str:

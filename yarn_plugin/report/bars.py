@@ -50,13 +50,10 @@ class BarChart:
             f"{name} {number(value, self.digits)}" for name, value in self.values
         )
         columns = (Column(""), Column(self.unit, numeric=True, digits=self.digits), Column("note"))
-        notes = self._notes()
+        notes = self.notes or ("",) * len(self.values)
         rows = tuple((name, value, note) for (name, value), note in zip(self.values, notes, strict=True))
         drawing = self._draw(ids, description + ".", notes)
         return figure(ids, self.title, (), drawing, Table(columns, rows, caption=self.title))
-
-    def _notes(self) -> Sequence[str]:
-        return self.notes or ("",) * len(self.values)
 
     def _draw(self, ids: Ids, description: str, notes: Sequence[str]) -> Markup:
         text_width = (

@@ -23,7 +23,7 @@ from yarn_plugin.report.figure import (
     y_axis,
 )
 from yarn_plugin.report.markup import Ids, Markup, tag
-from yarn_plugin.report.moments import Moment, Placed
+from yarn_plugin.report.moments import Moment
 from yarn_plugin.report.table import Column, Table
 
 Points = tuple[tuple[float, float | None], ...]
@@ -151,7 +151,7 @@ class TimeChart:
             x_axis(across, top, bottom, self.time),
             tag("g", *self._shapes(times, values, across, up)),
             self._limit(up),
-            *_draw_moments(placed, top, bottom),
+            *(one.draw(top, bottom) for one in placed),
             tag("g", *self._strips(times, values, across, top, bottom)),
         )
 
@@ -249,7 +249,3 @@ class TimeChart:
 
 def _line_style(one: Series) -> str:
     return f"line {colour(one.colour)}{' dashed' if one.dashed else ''}"
-
-
-def _draw_moments(placed: Sequence[Placed], top: float, bottom: float) -> list[Markup]:
-    return [one.draw(top, bottom) for one in placed]

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
-from xml.etree import ElementTree
 
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.hadoop_files import properties_in
 from yarn_plugin.observe.scheduler_configuration import (
     CAPACITY,
     QUEUES,
@@ -203,15 +203,9 @@ def load(path: Path) -> QueueTree:
 
 def _of_xml(where: str, path: Path) -> Mapping[str, str]:
     try:
-        root = ElementTree.fromstring(read_text(where, path))
-    except ElementTree.ParseError as problem:
-        raise FileError(f"{where}: not XML: {problem}") from None
-    if root.tag != "configuration":
-        raise FileError(f"{where}: <{root.tag}>: must be <configuration>, as in capacity-scheduler.xml")
-    return {
-        (entry.findtext("name") or "").strip(): (entry.findtext("value") or "").strip()
-        for entry in root.iter("property")
-    }
+        return properties_in(read_text(where, path))
+    except ValueError as problem:
+        raise FileError(f"{where}: {problem}") from None
 
 
 def _of_queue_file(path: Path) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ declares jobs, leases are of the first.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Literal
 
 from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.allocators.cells import Cells
@@ -27,16 +28,16 @@ from yarn_plugin.decide.allocators.happenings import (
     What,
 )
 from yarn_plugin.decide.allocators.ledger_turn import LedgerTurn
-from yarn_plugin.decide.allocators.plan import Idle, Plan, Wake
+from yarn_plugin.decide.allocators.plan import NOTHING, Idle, Plan, Wake
 from yarn_plugin.decide.allocators.seen import Seen
-from yarn_plugin.decide.leases.settings import MAX_SECONDS
+from yarn_plugin.decide.leases.settings import MAX_SECONDS, RULES
 from yarn_plugin.decide.mechanisms import partial_allocation
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
 from yarn_plugin.decide.pools.lease import estimates, handover, members, refusal, room, rounds
 from yarn_plugin.decide.pools.lease.derived import Derived
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
 from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory_of
-from yarn_plugin.decide.pools.lease.settings import RULES, THEMIS, Entitlement, LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import THEMIS, Entitlement, LeaseSettings
 from yarn_plugin.decide.pools.lease.state import Held, LeaseState
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer
@@ -76,19 +77,35 @@ class AuctionSettings:
         Raises:
             BadInputError: one is out of range.
         """
-        self.of_rounds(1)
+        self.of_rounds(1, RULES)
 
-    def of_rounds(self, seed: int) -> LeaseSettings:
+    def of_rounds(self, seed: int, rules: Literal[2, 3]) -> LeaseSettings:
         """The same for the rounds. What they do not read are the ledger's settings."""
-        return LeaseSettings(policy=THEMIS, seed=seed, rules=RULES, **asdict(self))
+        return LeaseSettings(policy=THEMIS, seed=seed, rules=rules, **asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The state of the last call, and the index of its leases."""
+    """The last call: the state after it, the index of its leases, what was seen, and when there is something to do."""
 
     state: LeaseState
     index: LeaseIndex
+    seen: Seen
+    due: float | None
+
+    def is_all_but(self, what: What, state: LeaseState, seen: Seen) -> bool:
+        """Whether nothing has changed since and nothing is due, but that an application answers in a round."""
+        before = self.seen
+        return (
+            isinstance(what, Answer)
+            and state is self.state
+            and state.round is not None
+            and (self.due is None or seen.at < self.due)
+            and seen.leases is before.leases
+            and seen.claims is before.claims
+            and seen.cells is before.cells
+            and seen.steering == before.steering
+        )
 
 
 class Auction:
@@ -96,7 +113,7 @@ class Auction:
 
     def __init__(self, settings: AuctionSettings) -> None:
         self._settings = settings
-        self._of_rounds = settings.of_rounds(1)
+        self._of_rounds = settings.of_rounds(1, RULES)
         self._derived = Derived()
         self._inventory: tuple[Cells, Inventory] | None = None
         self._claims: tuple[Mapping[ClaimKey, Claim], dict[str, ClaimKey], tuple[Claim, ...]] | None = None
@@ -111,36 +128,51 @@ class Auction:
 
     def propose(self, state: LeaseState, seen: Seen, what: What) -> tuple[LeaseState, Plan]:
         """Learn what changed, take the event, go on with the round or open one."""
+        last = self._last
         turn, claims = self._begin(state, seen)
-        turn.take_leases(seen.leases)
-        gone = members.update_members(turn)
-        if isinstance(what, Vacated):
-            _free_vacated(turn, what.freed, state.leases)
-        if gone:
-            self._derived.descriptions.forget(gone)
-            members.admit_waiting(turn)
-        handover.update_machines(turn)
-        if isinstance(what, Began | Changed | Restarted | Reconfigured):
-            _update_crowded(turn, seen)
-        _take(turn, what)
+        if last is not None and last.is_all_but(what, state, seen):
+            _take(turn, what)
+            if turn.state.round is not None and turn.state.round.asked:
+                # The rest would find nothing to do, and takes time proportional to the applications.
+                return self._ended(turn, seen, last.due), NOTHING
+        else:
+            self._learn(turn, seen, what, state.leases)
+            _take(turn, what)
         rounds.proceed(turn)
         handover.end_due(turn)
         is_starting = turn.is_starting(seen.leases)
         if not is_starting:
             rounds.open_if_due(turn)
         estimates.count_work(turn)
-        wake = Wake(ROUND, _due(turn, is_starting))
-        plan = replace(turn.plan(seen.leases, claims, wake), idle=seen.everywhere(_idle(turn)))
-        after = turn.end()
-        self._last = _Last(after, turn.index)
-        return after, plan
+        due = _due(turn, is_starting)
+        plan = replace(turn.plan(seen.leases, claims, Wake(ROUND, due)), idle=seen.everywhere(_idle(turn)))
+        return self._ended(turn, seen, due), plan
+
+    def _learn(self, turn: LedgerTurn, seen: Seen, what: What, before: Mapping[str, Held]) -> None:
+        """Learn what became of leases, members, machines and their room. `before`: the leases before this call."""
+        turn.take_leases(seen.leases)
+        gone = members.update_members(turn)
+        if isinstance(what, Vacated):
+            _free_vacated(turn, what.freed, before)
+        if gone:
+            self._derived.descriptions.forget(gone)
+            members.admit_waiting(turn)
+        handover.update_machines(turn)
+        if isinstance(what, Began | Changed | Restarted | Reconfigured):
+            _update_crowded(turn, seen)
+
+    def _ended(self, turn: LedgerTurn, seen: Seen, due: float | None) -> LeaseState:
+        """The state after a call. Kept, as is what follows from it: the next call may begin with it."""
+        state = turn.end()
+        self._last = _Last(state, turn.index, seen, due)
+        return state
 
     def _begin(self, state: LeaseState, seen: Seen) -> tuple[LedgerTurn, dict[str, ClaimKey]]:
         """A turn on this state, and the claim that an application's leases are of."""
         # An exception leaves nothing behind: the index may have been changed in part.
         last, self._last = self._last, None
-        if self._of_rounds.seed != seen.seed:
-            self._of_rounds = self._settings.of_rounds(seen.seed)
+        if (self._of_rounds.seed, self._of_rounds.rules) != (seen.seed, seen.rules):
+            self._of_rounds = self._settings.of_rounds(seen.seed, seen.rules)
         if self._inventory is None or self._inventory[0] is not seen.cells:
             self._inventory = seen.cells, inventory_of(seen.cells)
         if self._claims is None or self._claims[0] is not seen.claims:

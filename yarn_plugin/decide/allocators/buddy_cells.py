@@ -10,7 +10,8 @@ YARN's applications add:
   block others. Opportunistic ones then take turns by weighted max-min over tenants (`low_priority`).
 - Leases that YARN does not place in time come back; their claim is tried again after `retry_s`, or when it is revised.
 - A pod that gave its cells back does not return while its gang runs; one that lost its node returns with it.
-- A gang whose eviction is no longer needed is spared, if all of its pods still run.
+- A gang whose eviction is no longer needed is spared, if all of its pods still have all their cells. What it gives back
+  within `retry_s` after that, it vacated for the eviction: its pods get these cells again, each as a whole.
 - A new configuration that downgrades gangs takes effect `notice_s` after their applications have been told.
 - Where another allocator decides inside a virtual cluster (`inside`), it is called with virtual cells (see `hosting`).
 """
@@ -42,6 +43,7 @@ from yarn_plugin.decide.allocators.happenings import (
 )
 from yarn_plugin.decide.allocators.hosting import Guest, GuestState, Lent, Parts, Pod, moved
 from yarn_plugin.decide.allocators.job_rounds import JobRounds, JobRoundsSettings
+from yarn_plugin.decide.allocators.placed_gangs import Placed, PlacedGangs
 from yarn_plugin.decide.allocators.plan import (
     Announce,
     Drop,
@@ -78,7 +80,7 @@ from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.pools.lease import refusal
 from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.model.causes import Cause, CellsReconfigured, Evicted, QuotaReduced
+from yarn_plugin.model.causes import Cause, CellsReconfigured, Evicted, LeaseDropped, QuotaReduced
 from yarn_plugin.model.journaled import Mutable, Tagged
 from yarn_plugin.model.share import Claim, LeaseClass
 from yarn_plugin.validation import one_of
@@ -145,18 +147,6 @@ class BuddyCellsSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A gang with leases. `keys`: of its pods' leases, by slot; None: that pod has none any more. `kind`: the class of
-    its leases, as the ledger knows it. `given_back`: slots whose pods have ended by themselves."""
-
-    claim: ClaimKey
-    keys: tuple[str | None, ...]
-    kind: LeaseClass
-    is_evicted: bool = False
-    given_back: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class BuddyCellsState:
     """`cluster`: who holds which leaf (a `CellsState`). `placed`: by the gang's name. `turns`: the opportunistic claims
     that wait. `waits`: why each claim without leases waits. `resting`: until when claims are not tried, by gang.
@@ -210,6 +200,7 @@ class BuddyCells:
         self._inside = {name: _allocator(scheduler, settings, kinds) for name, scheduler in settings.inside.items()}
         self._pools: dict[str, tuple[Cluster, frozenset[str], VirtualPool]] = {}
         self._gpus: tuple[Cells, Cluster, dict[PhysicalCell, str]] | None = None
+        self._placed: PlacedGangs | None = None
         self._reports = Reports()
 
     def initial_state(self) -> BuddyCellsState:
@@ -224,7 +215,11 @@ class BuddyCells:
         """Learn what happened, then place whatever fits."""
         if isinstance(what, Began):
             state = self.initial_state()
-        call = _Deciding(self._settings, state, seen, self._leaf_gpus(state, seen))
+        # An exception leaves none behind: they may have been changed in part.
+        placed, self._placed = self._placed, None
+        if placed is None or placed.frozen() is not state.placed:
+            placed = PlacedGangs(state.placed)
+        call = _Deciding(self._settings, state, seen, self._leaf_gpus(state, seen), placed)
         match what:
             case Began() | Restarted():
                 call.learn_health(call.cluster.forest.nodes)
@@ -235,8 +230,10 @@ class BuddyCells:
             case Changed(claims, cells):
                 call.learn_health(_hosts(seen.cells, cells, call.cluster))
                 call.revise(claims)
-            case Started(keys):
-                call.start(keys)
+            case Started(keys) if not call.start(keys) and not self._inside:
+                # Nothing has become free since the last call.
+                self._placed = placed
+                return state, Plan()
             case Vacated(freed):
                 call.free(freed)
             case Unplaced(freed):
@@ -252,6 +249,7 @@ class BuddyCells:
         call.tell_guests(what)
         call.serve()
         check_quick(call.cluster)
+        self._placed = placed
         return call.state(), call.plan()
 
     def _pool(self, cluster: Cluster, name: str) -> VirtualPool:
@@ -273,13 +271,17 @@ class _Deciding:
     """One call: what it changes, and the plan so far. The cluster is changed in place, as `Mutable` states are."""
 
     def __init__(
-        self, settings: BuddyCellsSettings, state: BuddyCellsState, seen: Seen, gpus: dict[PhysicalCell, str]
+        self,
+        settings: BuddyCellsSettings,
+        state: BuddyCellsState,
+        seen: Seen,
+        gpus: dict[PhysicalCell, str],
+        placed: PlacedGangs,
     ) -> None:
         self._settings, self._seen, self.gpus = settings, seen, gpus
         self._cells = state.cells
         self._counter, self._turns, self._announced = state.counter, state.turns, state.announced
-        self._placed, self._waits, self.resting = dict(state.placed), dict(state.waits), dict(state.resting)
-        self._gang_of = {key: name for name, placed in state.placed.items() for key in placed.keys if key}
+        self._placed, self._waits, self.resting = placed, dict(state.waits), dict(state.resting)
         self._withdraw: list[Withdraw] = []
         self._drop: list[Drop] = []
         self._keep: list[Keep] = []
@@ -309,7 +311,7 @@ class _Deciding:
         return BuddyCellsState(
             self._cells,
             self._counter,
-            self._placed,
+            self._placed.frozen(),
             self._turns,
             self._waits,
             self.resting,
@@ -411,31 +413,44 @@ class _Deciding:
                 gang.stage = Stage.PREEMPTED
         self._move_guests()
 
-    def start(self, keys: Iterable[str]) -> None:
-        """Gangs that waited for their victims run now."""
-        for name in dict.fromkeys(self._gang_of[key] for key in keys if key in self._gang_of):
+    def start(self, keys: Iterable[str]) -> bool:
+        """Gangs that waited for their victims run now; whether there are any."""
+        gang_of, have_waited = self._placed.by_key, False
+        for name in dict.fromkeys(gang_of[key] for key in keys if key in gang_of):
             gang = self.cluster.gangs.get(name)
             if gang is not None and gang.stage is Stage.PREEMPTING:
                 self._release_victims(gang)
                 self._run(gang.request, self._placed[name].keys)
+                have_waited = True
+        return have_waited
 
     def free(self, freed: Sequence[Freed], is_unplaced: bool = False, is_broken: bool = False) -> None:
         """Leases are over. A gang without any gives its leaves back."""
         for each in freed:
-            name = self._gang_of.get(each.key)
+            name = self._placed.by_key.get(each.key)
             if name is None:
                 self._free_orphan(each)
-            if name is None or not each.is_over:
+                continue
+            if not each.is_over:
+                if self._was_spared(self._placed[name]):
+                    self._drop.append(Drop(each.key, LeaseDropped("some of its cells were vacated for an eviction")))
                 continue
             placed = self._placed[name]
             slot = placed.keys.index(each.key)
-            if not (is_broken or is_unplaced or placed.is_evicted):
+            is_late = self._was_spared(placed)
+            if not (is_broken or is_unplaced or is_late or placed.is_evicted):
                 placed = replace(placed, given_back=placed.given_back | {slot})
             self._placed[name] = placed
             self._end_pod(name, slot)
-            ended_itself = name not in self._placed and not placed.is_evicted and not is_broken
+            ended_itself = name not in self._placed and not (placed.is_evicted or is_broken or is_late)
             if placed.claim in self._seen.claims and (is_unplaced or ended_itself):
                 self._rest(name)
+
+    def _was_spared(self, placed: Placed) -> bool:
+        """Whether its eviction was cancelled so lately that it may not have heard of it."""
+        if placed.is_evicted or placed.spared_at is None:
+            return False
+        return self._seen.at <= placed.spared_at + self._settings.retry_s
 
     def _end_pod(self, name: str, slot: int) -> None:
         """A pod has no lease any more; with the last one, its gang is over."""
@@ -496,7 +511,7 @@ class _Deciding:
         if key in self._lent_to or not self._settings.inside:
             return self._lent_to.get(key)
         cluster = self._claimed_cluster(claim)
-        is_placed = name_of(key) in self._placed
+        is_placed = key in self._placed.claims
         return None if is_placed or self._settings.scheduler_of(claim, cluster) is None else cluster
 
     def _is_inside(self, request: Request) -> bool:
@@ -656,7 +671,7 @@ class _Deciding:
         waiting = {
             name_of(key): claim
             for key, claim in self._seen.claims.items()
-            if name_of(key) not in self._placed and name_of(key) not in self.resting and not self._guest_of(key, claim)
+            if key not in self._placed.claims and name_of(key) not in self.resting and not self._guest_of(key, claim)
         }
         self._waits = {name: reason for name, reason in self._waits.items() if name in waiting}
         self._refused = {}
@@ -667,7 +682,7 @@ class _Deciding:
         self._refill()
         self._spare()
         if self._settings.promotes:
-            low = [name for name in self._placed if self._is_low(name)]
+            low = self._running_low()
             promote_all(
                 self._mechanism, [name for name in low if not self._is_inside(self.cluster.gangs[name].request)]
             )
@@ -798,7 +813,8 @@ class _Deciding:
 
     def _refill(self) -> None:
         """Lease cells again to pods that lost their node, where it is back."""
-        for name, placed in list(self._placed.items()):
+        for name in self._placed.in_order(self._placed.incomplete):
+            placed = self._placed[name]
             lost = [slot for slot, key in enumerate(placed.keys) if key is None and slot not in placed.given_back]
             gang = self.cluster.gangs.get(name)
             if not lost or placed.is_evicted or gang is None or gang.stage is not Stage.ALLOCATED:
@@ -817,19 +833,27 @@ class _Deciding:
 
     def _spare(self) -> None:
         """Keep the leases of gangs whose cells nobody waits for any more."""
-        for name, placed in list(self._placed.items()):
-            gang = self.cluster.gangs.get(name)
-            if not placed.is_evicted or gang is None or not all(placed.keys):
+        for name in self._placed.in_order(self._placed.evicted):
+            placed, gang = self._placed[name], self.cluster.gangs.get(name)
+            if gang is None or not self._has_all_cells(placed, gang):
                 continue
             if any(leaf.reserver is not None for leaf in gang.placement.leaves()):
                 continue
             self.cluster.undo.set(gang, "stage", Stage.ALLOCATED)
-            self._placed[name] = replace(placed, is_evicted=False)
+            self._placed[name] = replace(placed, is_evicted=False, spared_at=self._seen.at)
             keys = {key for key in placed.keys if key}
             self._drop = [drop for drop in self._drop if drop.key not in keys]
             self._keep += [
                 Keep(key, None) for key in sorted(keys) if key in self._seen.leases and self._seen.leases[key].leaving
             ]
+
+    def _has_all_cells(self, placed: Placed, gang: Gang) -> bool:
+        """Whether no pod has vacated any of its cells."""
+        leases = (self._seen.leases.get(key) if key else None for key in placed.keys)
+        return all(
+            lease is not None and len(lease.holdings) == len(leaves)
+            for lease, leaves in zip(leases, gang.placement.physical, strict=True)
+        )
 
     def _take_turns(self, requests: Mapping[str, Request], waiting: Mapping[str, Claim]) -> None:
         overtaken = {turn.gang: turn.overtaken for turn in self._turns}
@@ -838,37 +862,36 @@ class _Deciding:
             for name, request in requests.items()
         ]
         held: dict[str, int] = {}
-        for name, placed in self._placed.items():
-            claim = self._seen.claims.get(placed.claim)
-            if claim is not None and self._is_low(name):
+        for name in self._running_low() if queue else ():
+            claim = self._seen.claims.get(self._placed[name].claim)
+            if claim is not None:
                 held[claim.tenant] = held.get(claim.tenant, 0) + sum(self.cluster.gangs[name].request.sizes)
         turns = start_in_turn(
             queue, held, self._settings.weights, lambda name: self._try(requests[name], waiting[name])
         )
         self._turns = turns.waiting
 
-    def _is_low(self, name: str) -> bool:
-        gang = self.cluster.gangs.get(name)
-        return gang is not None and gang.priority == OPPORTUNISTIC and gang.stage is Stage.ALLOCATED
+    def _running_low(self) -> list[str]:
+        """The opportunistic gangs that nobody evicts, oldest first."""
+        cluster = self.cluster
+        return [name for name in self._placed.in_order(cluster.low) if cluster.gangs[name].stage is Stage.ALLOCATED]
 
     def _cluster_of(self, name: str) -> str:
         return self.cluster.gangs[name].request.cluster
 
     def _tell_classes(self, causes: Mapping[str, Cause] = MappingProxyType({})) -> None:
         """Tell of gangs that were downgraded or promoted. `causes`: of those for which there is one, by gang."""
-        for name, placed in self._placed.items():
-            gang = self.cluster.gangs.get(name)
+        low = self.cluster.low
+        for name in self._placed.in_order(low ^ self._placed.low):
+            placed, gang = self._placed[name], self.cluster.gangs.get(name)
             if gang is None or gang.stage is Stage.PREEMPTING:
                 continue
-            kind: LeaseClass = "opportunistic" if gang.priority == OPPORTUNISTIC else "guaranteed"
-            if kind != placed.kind:
-                self._placed[name] = replace(placed, kind=kind)
-                placing = {place.key for place in self._place}
-                cause = causes.get(name)
-                self._reclass += [Reclass(key, kind, cause) for key in placed.keys if key and key not in placing]
-                self._place = [
-                    replace(place, kind=kind) if place.key in placed.keys else place for place in self._place
-                ]
+            kind: LeaseClass = "opportunistic" if name in low else "guaranteed"
+            self._placed[name] = replace(placed, kind=kind)
+            placing = {place.key for place in self._place}
+            cause = causes.get(name)
+            self._reclass += [Reclass(key, kind, cause) for key in placed.keys if key and key not in placing]
+            self._place = [replace(place, kind=kind) if place.key in placed.keys else place for place in self._place]
 
     def _hosts_but(self, suggested: Sequence[str]) -> list[str]:
         """The nodes that are not suggested, by host name."""

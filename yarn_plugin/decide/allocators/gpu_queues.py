@@ -13,9 +13,11 @@ room, and keep what they hold. Nothing is known of cells: that is what these pol
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from yarn_plugin.decide.allocators import AllocatorKind
+from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.happenings import Began, ClaimKey, Vacated, What, name_of
 from yarn_plugin.decide.allocators.plan import Drop, Holding, Idle, Place, Plan
 from yarn_plugin.decide.allocators.pods import fit, pods_of
@@ -71,6 +73,7 @@ class GpuQueues:
 
     def __init__(self, settings: GpuQueuesSettings | None) -> None:
         self._settings = settings or GpuQueuesSettings("fair")
+        self._node_size: tuple[Cells, int] | None = None
 
     def initial_state(self) -> GpuQueuesState:
         """Nothing was started."""
@@ -87,9 +90,13 @@ class GpuQueues:
             case Vacated(freed):
                 over = {name_of(each.claim) for each in freed if each.is_over}
                 state = replace(state, preempted=state.preempted - over, done=state.done | (over - state.preempted))
-        known = {name_of(claim) for claim in seen.claims}
-        state = replace(state, preempted=state.preempted & known, done=state.done & known)
-        turn = _Turn(self._settings, state, seen)
+        if state.preempted or state.done:
+            known = {name_of(claim) for claim in seen.claims}
+            state = replace(state, preempted=state.preempted & known, done=state.done & known)
+        if self._node_size is None or self._node_size[0] is not seen.cells:
+            nodes = (len(list(seen.cells.gpus_in(node.id))) for node in seen.cells.at(NODE))
+            self._node_size = seen.cells, max(nodes, default=1)
+        turn = _Turn(self._settings, state, seen, self._node_size[1])
         turn.serve()
         return turn.state(), turn.plan()
 
@@ -110,27 +117,28 @@ class _Asked:
 class _Turn:
     """One call: who holds how much, and the plan so far."""
 
-    def __init__(self, settings: GpuQueuesSettings, state: GpuQueuesState, seen: Seen) -> None:
+    def __init__(self, settings: GpuQueuesSettings, state: GpuQueuesState, seen: Seen, node_size: int) -> None:
         self._settings, self._before, self._seen = settings, state, seen
         self._counter, self._preempted = state.counter, set(state.preempted)
         self._place: list[Place] = []
         self._drop: list[Drop] = []
-        self._free = {node.id: list(seen.room.free_in(node.id)) for node in seen.cells.at(NODE)}
         self._running: dict[ClaimKey, list[Leased]] = {}
         for lease in seen.leases.values():
             self._running.setdefault(lease.claim, []).append(lease)
+        self._waiting: dict[str, list[_Asked]] = {}
+        for key, one in seen.claims.items():
+            if key not in self._running and name_of(key) not in state.done and (pods := pods_of(one, node_size)):
+                asked = _Asked(key, _queue(one), tuple(pods))
+                self._waiting.setdefault(asked.queue, []).append(asked)
         self._held: dict[str, int] = {}
-        for claim, leases in self._running.items():
+        for claim, leases in self._running.items() if self._waiting else ():
             if name_of(claim) not in self._preempted and claim in seen.claims:
                 self._count(seen.claims[claim], sum(len(lease.staying) for lease in leases))
-        waiting: dict[str, list[_Asked]] = {}
-        node_size = max((len(list(seen.cells.gpus_in(node))) for node in self._free), default=1)
-        for key, one in seen.claims.items():
-            pods = tuple(pods_of(one, node_size))
-            if pods and key not in self._running and name_of(key) not in state.done:
-                asked = _Asked(key, _queue(one), pods)
-                waiting.setdefault(asked.queue, []).append(asked)
-        self._waiting = waiting
+
+    @cached_property
+    def _free(self) -> dict[str, list[str]]:
+        """The free GPUs of each node. Looked up only once a queue may have more."""
+        return {node.id: list(self._seen.room.free_in(node.id)) for node in self._seen.cells.at(NODE)}
 
     def state(self) -> GpuQueuesState:
         """The state after the call."""

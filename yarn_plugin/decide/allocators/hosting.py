@@ -46,7 +46,7 @@ from yarn_plugin.decide.allocators.plan import (
     Withdraw,
 )
 from yarn_plugin.decide.allocators.seen import Leased, Seen
-from yarn_plugin.decide.leases.book import Book, Changes, LeasesSeen
+from yarn_plugin.decide.leases.book import Book, Changes
 from yarn_plugin.decide.leases.execution import execute
 from yarn_plugin.decide.leases.state import Entry, Ledger
 from yarn_plugin.model.causes import Cause
@@ -282,9 +282,10 @@ class Guest:
             self._seen.seed,
             self._cells,
             self.claims,
-            LeasesSeen(self._book.leases),
+            self._book.seen,
             self._book.occupancy,
             self._seen.steering,
+            self._seen.rules,
         )
         self._allocated, plan = self._allocator.propose(self._allocated, seen, what)
         self._carry_out(replace(plan, place=tuple(map(self._by_gpu, plan.place))))

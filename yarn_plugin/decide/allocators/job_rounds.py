@@ -37,7 +37,7 @@ from yarn_plugin.decide.pools.lease.validity import checked_estimate
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Estimate, EstimateRequest
 from yarn_plugin.model.causes import LeaseLost
-from yarn_plugin.model.gpus import GpuPlace, Gpus, Job, Machine, Slot
+from yarn_plugin.model.gpus import GpuPlace, Gpus, Machine, Slot
 from yarn_plugin.model.share import Claim
 from yarn_plugin.validation import one_of
 
@@ -193,7 +193,7 @@ class JobRounds:
                     kept.setdefault(lease.job, []).extend(_gpus(seen, lease))
             jobs = estimate.jobs
             if kept or any(job.held for job in jobs):
-                jobs = tuple([_as_leased(job, _count(seen, kept.get(job.id, ()))) for job in jobs])
+                jobs = tuple([job.holding(_count(seen, kept.get(job.id, ()))) for job in jobs])
             # Its jobs may have run elsewhere; of jobs that have ended only the leases tell.
             attained = max(sum(job.attained_gpu_s for job in jobs), served.get(app, 0.0))
             apps.append(AppStatus(app, claims[app].arrived_at, jobs, claims[app].weight, attained))
@@ -257,10 +257,6 @@ class JobRounds:
                 places.append(Place(f"k{counter}", claims[app], holdings, until=until, note=note, job=job))
         idle = seen.everywhere(Idle.NOT_WANTED)
         return replace(state, counter=counter), Plan(drop=tuple(drop), keep=tuple(keep), place=tuple(places), idle=idle)
-
-
-def _as_leased(job: Job, held: Gpus) -> Job:
-    return job if job.held == held else replace(job, held=held)
 
 
 def _by_app(seen: Seen) -> dict[str, list[Leased]]:

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.happenings import ClaimKey
 from yarn_plugin.decide.allocators.plan import Holding, Idle
+from yarn_plugin.decide.leases.settings import RULES
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, LeaseClass
 
@@ -82,7 +83,8 @@ class Seen:
 
     `seed`: for random choices. `cells`: of the pool, broken ones included, down to single GPUs. `claims`: those that
     can hold leases, in order of arrival. `leases`: by key; those that have ended are not in it. `steering`: YARN
-    answers, and this arbiter may act on it now. No event says when that changes.
+    answers, and this arbiter may act on it now. No event says when that changes. `rules`: by which the pool decides
+    (see `LedgerSettings`).
     """
 
     at: float
@@ -92,6 +94,7 @@ class Seen:
     leases: Mapping[str, Leased]
     room: Room = field(compare=False)
     steering: bool = True
+    rules: Literal[2, 3] = RULES
 
     def everywhere(self, reason: Idle) -> dict[str, Idle]:
         """One reason why all free cells stay idle, as `Plan.idle`."""

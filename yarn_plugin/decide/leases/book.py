@@ -49,15 +49,24 @@ class LeasesSeen(Mapping[str, Leased]):
 class Book:
     """The leases as they are now, with their occupancy, the commands so far, and what the allocator has yet to hear.
 
-    `occupancy`: that of the ledger's leases and these cells, if it is known; it is changed with them.
+    `occupancy`: that of the ledger's leases and these cells, if it is known; it is changed with them. `seen`: the
+    leases as an allocator sees them, the same object until they change.
     """
 
-    def __init__(self, pool: str, ledger: Ledger, cells: Cells, occupancy: Occupancy | None = None) -> None:
+    def __init__(
+        self,
+        pool: str,
+        ledger: Ledger,
+        cells: Cells,
+        occupancy: Occupancy | None = None,
+        seen: LeasesSeen | None = None,
+    ) -> None:
         self.pool, self._counter = pool, ledger.counter
         self._before = ledger.leases
         self._is_copied = False
         self.leases: Mapping[str, Entry] = ledger.leases
         self.occupancy = Occupancy(cells, ledger.leases) if occupancy is None else occupancy
+        self.seen = LeasesSeen(ledger.leases) if seen is None else seen
         self.commands: list[Command] = []
         self.happened: list[What] = []
 
@@ -81,6 +90,7 @@ class Book:
                 self.leases.pop(key, None)
             else:
                 self.leases[key] = entry
+        self.seen = LeasesSeen(self.leases)
         self.occupancy.change(before, [one for one in changes.leases.values() if one is not None], self.leases)
 
     def ledger(self, known: Ledger) -> Ledger:

@@ -6,6 +6,8 @@ revoked GPUs are vacated when their holder says which ones are and as many fewer
 of the node was in use, when nothing is listed there any more. Otherwise, and without any listed container (it is not in
 YARN, or YARN does not answer), it is taken to have vacated at the end of its grace period. So it is for holdings
 without whole GPUs: lists do not tell slots or shares of a GPU from what else an application runs there.
+
+Nor is it known which GPUs YARN placed no containers on, if it placed some on the node: such GPUs are revoked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +20,12 @@ from yarn_plugin.decide.commands import ListContainers
 from yarn_plugin.decide.leases.book import NO_CHANGES, Changes
 from yarn_plugin.decide.leases.lifetime import cut, revoke
 from yarn_plugin.decide.leases.occupancy import Occupancy
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.leases.state import Entry
 from yarn_plugin.decide.leases.told import told_cells
 from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.auction import Release
-from yarn_plugin.model.causes import LeaseReleased, LeaseVacated, NotPlaced, UseAsked
+from yarn_plugin.model.causes import Cause, LeaseReleased, LeaseVacated, NotPlaced, UseAsked
 from yarn_plugin.model.cluster import Use
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.topology import Topology
@@ -82,8 +85,7 @@ def end_vacated(entry: Entry, occupancy: Occupancy, in_use: InUse, at: float) ->
     if not vacated:
         return NO_CHANGES if entry is before else Changes({entry.key: entry})
     after = round(at - (entry.revoked_at if entry.revoked_at is not None else at), 6)
-    ended = cut(entry, vacated, LeaseVacated(after))
-    return ended.changes() + Changes(happened=(Vacated((ended.freed,)),))
+    return _given_back(entry, vacated, LeaseVacated(after))[0]
 
 
 def release(
@@ -112,8 +114,7 @@ def release(
     vacated = [holding.cell for holding in given if holding.cell not in listed]
     left: Entry | None = entry
     if vacated:
-        ended = cut(entry, vacated, cause)
-        changes, left = ended.changes() + Changes(happened=(Vacated((ended.freed,)),)), ended.entry
+        changes, left = _given_back(entry, vacated, cause)
     if listed and left is not None:
         # Its containers are still listed: their end decides, not its word alone.
         revoked = revoke(left, listed, cause, at, grace_s)
@@ -122,6 +123,14 @@ def release(
         released = tuple([cell for cell in again.leased.leaving if cell in known])
         changes += replace(revoked, leases={left.key: replace(again, released=released)})
     return changes
+
+
+def _given_back(entry: Entry, vacated: Sequence[str], cause: Cause) -> tuple[Changes, Entry | None]:
+    """End a lease on vacated cells; and what is left of it. The allocator hears if they were revoked as unplaced."""
+    is_unplaced = entry.revoke is not None and isinstance(entry.revoke.cause, NotPlaced)
+    ended = cut(entry, vacated, cause)
+    freed = (ended.freed,)
+    return ended.changes() + Changes(happened=(Unplaced(freed) if is_unplaced else Vacated(freed),)), ended.entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,34 +142,66 @@ class Steering:
 
 
 def take_back(
-    entry: Entry, occupancy: Occupancy, in_use: InUse, steering: Steering, listed: str | None, at: float, within: float
+    leases: Mapping[str, Entry],
+    key: str,
+    occupancy: Occupancy,
+    in_use: InUse,
+    steering: Steering,
+    listed: str | None,
+    at: float,
+    settings: LedgerSettings,
 ) -> Changes:
-    """End a lease on what is not in use `within` seconds after it started: YARN could not place its containers.
+    """Take back what is not in use `place_within_s` after its lease started: YARN could not place its containers.
 
     The known list may be older than the containers, so they are listed once more before, when the ResourceManager
-    answers. `listed`: the application whose containers have just been.
+    answers. What is on nodes where nothing runs is free at once. Where something does, it may be on these very cells:
+    their holder has the grace period to vacate them. `listed`: the application whose containers have just been.
     """
+    entry, cells, within = leases[key], occupancy.cells, settings.place_within_s
     started, app = entry.leased.started_at, entry.app
     if entry.is_placed or started is None or started + within > at:
         return NO_CHANGES
-    counts = gpus_on_nodes(entry.leased.staying, occupancy.cells)
+    counts = gpus_on_nodes(entry.leased.staying, cells)
     on = in_use.get(app, {})
     missing = {node: occupancy.gpus_on(app, node) - on.get(node, 0) for node in counts}
-    back = _not_in_use(entry, missing, occupancy.cells)
-    if not back:
-        return Changes({entry.key: replace(entry, is_placed=True)})
-    if app not in steering.yarn_apps or not steering.is_steering:
+    if not _not_in_use(entry, missing, cells):
+        return Changes({key: replace(entry, is_placed=True)})
+    # Revoked ones may be those that are not in use.
+    leaving = _leaving(leases, occupancy, app) if settings.rules > 2 else {}
+    back = _not_in_use(entry, {node: count - leaving.get(node, 0) for node, count in missing.items()}, cells)
+    if not back or app not in steering.yarn_apps or not steering.is_steering:
         return NO_CHANGES
     if entry.listed_at is not None and listed == app:
         node = next(node for node in counts if missing[node] > 0)
         cause = NotPlaced(node, occupancy.gpus_on(app, node), on.get(node, 0), within)
-        ended = cut(replace(entry, is_placed=True), back, cause)
-        return ended.changes() + Changes(happened=(Unplaced((ended.freed,)),))
+        running = on if settings.rules > 2 else {}
+        return _unplaced(replace(entry, is_placed=True), back, running, cells, cause, at, settings.grace_s)
     if entry.listed_at is None or entry.listed_at + within <= at:
         # Again if there was no answer: the ResourceManager was away, or this arbiter.
         command = ListContainers(app, steering.yarn_apps[app], UseAsked(app))
-        return Changes({entry.key: replace(entry, listed_at=at)}, (command,))
+        return Changes({key: replace(entry, listed_at=at)}, (command,))
     return NO_CHANGES
+
+
+def _leaving(leases: Mapping[str, Entry], occupancy: Occupancy, app: str) -> dict[str, int]:
+    """How many whole GPUs of each node an application has to vacate."""
+    revoked = [leases[key].leased for key in occupancy.leaving & occupancy.by_app[app]]
+    holdings = [holding for leased in revoked for holding in leased.holdings if holding.cell in leased.leaving]
+    return gpus_on_nodes(holdings, occupancy.cells)
+
+
+def _unplaced(
+    entry: Entry, back: Sequence[str], on: Mapping[str, int], cells: Cells, cause: NotPlaced, at: float, grace_s: float
+) -> Changes:
+    """End a lease on those of these cells on whose nodes nothing runs, and revoke the others."""
+    unused = [cell for cell in back if not any(on.get(cells.gpus[gpu].machine) for gpu in cells.gpus_in(cell))]
+    changes, left = NO_CHANGES, entry
+    if unused:
+        ended = cut(entry, unused, cause)
+        changes = ended.changes() + Changes(happened=(Unplaced((ended.freed,)),))
+        left = ended.entry or entry
+    doubtful = [cell for cell in back if cell not in unused]
+    return changes + revoke(left, doubtful, cause, at, grace_s) if doubtful else changes
 
 
 def _not_in_use(entry: Entry, missing: Mapping[str, int], cells: Cells) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.plan import Holding
 from yarn_plugin.decide.leases.state import Entry
-from yarn_plugin.model.resources import GPU_MILLI, Resources
+from yarn_plugin.model.resources import GPU, GPU_MILLI, Resources
 
 
 class Tally:
@@ -63,7 +63,7 @@ class Tally:
 
     def has_whole(self, cells: Cells, cell: str) -> bool:
         """Whether a cell, or one that contains it, is held as a whole."""
-        return any(above in self.whole for above in cells.paths[cell])
+        return not self.whole.keys().isdisjoint(cells.paths[cell])
 
     def refusal(self, cells: Cells, holding: Holding) -> str | None:
         """Why a holding does not fit beside those that are counted; None: it does."""
@@ -239,6 +239,8 @@ class Occupancy:
 
     def free_in(self, cell: str | None = None) -> Iterator[str]:
         """The free GPUs in a cell (None: in the pool), in the order of `Cells.gpus`."""
+        if cell is not None and self.later.totals.get(cell, {}).get(GPU, 0) >= self.cells[cell].capacity[GPU]:
+            return iter(())
         gpus = self.cells.gpus if cell is None else self.cells.gpus_in(cell)
         return (gpu for gpu in gpus if self.is_free(gpu))
 

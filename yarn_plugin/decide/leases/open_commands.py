@@ -1,5 +1,6 @@
 """Questions, offers and problems without an answer, and what is issued again after a restart."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ from yarn_plugin.decide.allocators import plan
 from yarn_plugin.decide.leases.book import Changes
 from yarn_plugin.decide.leases.state import Entry, Question
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer
+from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer
 
 
 def question(id: str, ask: plan.Ask, at: float) -> Question:
@@ -20,15 +22,44 @@ def answer_by(asked: Question) -> float:
     return asked.command.bid_by if isinstance(asked.command, Offer) else asked.command.answer_by
 
 
+class OpenQuestions:
+    """Open questions by application, and by when they are to be answered. Changed in place."""
+
+    def __init__(self, asked: Mapping[str, Question]) -> None:
+        self.asked = asked
+        self._of: dict[str, list[str]] = {}
+        self._due: Counter[float] = Counter()
+        for id, one in asked.items():
+            self._of.setdefault(one.command.app, []).append(id)
+            self._due[answer_by(one)] += 1
+
+    def due(self) -> float | None:
+        """When the first one is to be answered; None: there is none."""
+        return min(self._due, default=None)
+
+    def has(self, app: str) -> bool:
+        """Whether an application is asked something."""
+        return app in self._of
+
+    def close(self, app: str) -> Mapping[str, Question]:
+        """The questions without those to an application that has just answered."""
+        asked = dict(self.asked)
+        for id in self._of.pop(app, ()):
+            due = answer_by(asked.pop(id))
+            self._due[due] -= 1
+            if not self._due[due]:
+                del self._due[due]
+        self.asked = asked
+        return asked
+
+
 def still_open(
     asked: Mapping[str, Question], answered: Iterable[str], apps: Iterable[str], at: float
 ) -> dict[str, Question]:
-    """The questions that wait: not those to applications that have just `answered`, or are gone; nor overdue ones."""
-    silent, here = set(answered), set(apps)
+    """The questions that wait: not those that were just `answered`, nor to applications that are gone, nor overdue."""
+    closed, here = set(answered), set(apps)
     return {
-        id: one
-        for id, one in asked.items()
-        if one.command.app not in silent and one.command.app in here and at < answer_by(one)
+        id: one for id, one in asked.items() if id not in closed and one.command.app in here and at < answer_by(one)
     }
 
 
@@ -54,3 +85,19 @@ def revoke_again(leases: Iterable[Entry], at: float, grace_s: float) -> Changes:
             commands.append(command)
             changed[entry.key] = replace(entry, leased=replace(entry.leased, by=command.by), revoke=command)
     return Changes(changed, tuple(commands))
+
+
+def answered(asked: Mapping[str, Question], app: str, message: object) -> list[str]:
+    """The questions that a message of an application answers."""
+    return [id for id, one in asked.items() if one.command.app == app and _is_answer(message, one.command)]
+
+
+def _is_answer(message: object, command: Ask | Offer) -> bool:
+    """Those of a round have its number: an application may repeat an estimate, or bid late. Others are not told
+    apart."""
+    match command.offer if isinstance(command, Offer) else command.question:
+        case EstimateRequest(round):
+            return isinstance(message, Estimate) and message.round == round
+        case GpuOffer(round):
+            return isinstance(message, Bid) and message.round == round
+    return True

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Literal
 
 from yarn_plugin.decide.leases.pool_nodes import PoolNodes
 from yarn_plugin.errors import BadInputError
@@ -10,6 +10,9 @@ from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.topology import Cell
 
 MAX_SECONDS = 1e9
+
+RULES: Literal[3] = 3
+"""By which pools of leases decide that are configured now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,10 @@ class LedgerSettings(PoolNodes):
     `gpus_per_task`, `task_memory_mb`, `task_vcores`: of one task; GPUs that a node cannot use for whole tasks are not
     leased. Nor are, if the memory or vcores of a task are given, those for whose tasks the node has no room now.
     `gpu_memory_mb`: of each GPU, where GPUs may be shared; None: they may not.
+
+    `rules`: by which it decides, so that journals of earlier versions replay as they were written. 2, of earlier
+    versions: all that YARN lists no containers for comes back at once. 3: where some run on the node, it is revoked;
+    an auction counts as service what an application held until the call in which it lost it.
 
     Which cells: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).
@@ -41,6 +48,7 @@ class LedgerSettings(PoolNodes):
     gpu_memory_mb: int | None = None
     partition: str = ""
     nodes: tuple[str, ...] = ()
+    rules: Literal[2, 3] = 2
 
     def __post_init__(self) -> None:
         """Check the values.

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from yarn_plugin.decide.allocators import Allocator, happenings
 from yarn_plugin.decide.allocators.cells import Cells, cells_of
 from yarn_plugin.decide.allocators.happenings import ClaimKey, What
-from yarn_plugin.decide.allocators.plan import Plan, PlanError
+from yarn_plugin.decide.allocators.plan import NOTHING, Plan, PlanError
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import ContainersListed
@@ -22,7 +22,8 @@ from yarn_plugin.decide.leases.claims import update
 from yarn_plugin.decide.leases.execution import execute
 from yarn_plugin.decide.leases.lifetime import end_all, start_vacated
 from yarn_plugin.decide.leases.occupancy import Occupancy
-from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.open_commands import OpenQuestions
+from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.leases.state import Ledger, Problem, key_of
 from yarn_plugin.decide.pools import inputs
 from yarn_plugin.decide.pools.commands import Accept, Command, Hold, SetTimer, Solve
@@ -65,7 +66,10 @@ class LedgerState:
 
 @dataclass(slots=True)
 class _Known:
-    """What follows from the last call, for a controller that is kept: recognised by the values that it follows from."""
+    """What follows from the last call, for a controller that is kept: recognised by the values that it follows from.
+
+    `due`: when something is due, questions aside.
+    """
 
     view: View
     ledger: Ledger
@@ -74,6 +78,20 @@ class _Known:
     claims: Mapping[ClaimKey, Claim]
     steering: handover.Steering
     in_use: handover.InUse
+    seen: LeasesSeen
+    due: float | None
+    questions: OpenQuestions
+
+    def is_all_but(self, what: FromApp, ledger: Ledger, view: View, at: float) -> bool:
+        """Whether nothing has changed since and nothing is due, but that an application answers a question.
+
+        The rest of a call would find nothing to do, and takes time proportional to the applications: a round of
+        questions would take the square of that.
+        """
+        if isinstance(what.message, Release) or ledger is not self.ledger or not self.questions.has(what.app):
+            return False
+        dues = [due for due in (self.due, self.questions.due()) if due is not None]
+        return all(at < due for due in dues) and view.is_like(self.view)
 
 
 class LedgerController:
@@ -109,11 +127,16 @@ class LedgerController:
             else cells_of_pool(view.topology, self._settings)
         )
         call = _Call(self._pool, self._settings, self._allocator, state, view, at, cells, known)
-        call.look()
-        call.take(what)
-        call.let_allocator_decide()
-        call.end_leases()
-        state, commands = call.ended()
+        if known is not None and isinstance(what, FromApp) and known.is_all_but(what, state.ledger, view, at):
+            is_over = call.take_answer(what.app, what.message)
+        else:
+            call.look()
+            call.take(what)
+            is_over = False
+        if not is_over:
+            call.let_allocator_decide()
+            call.end_leases()
+        state, commands = call.ended(known.due if known is not None and is_over else call.next_due())
         self._known = call.known(state)
         return state, (*ended, *commands)
 
@@ -147,10 +170,13 @@ class _Call:
         self._settings, self._allocator, self._view, self._at, self._cells = settings, allocator, view, at, cells
         self._name, self._ledger, self._allocated = state.allocator, state.ledger, state.allocated
         self._timers: list[Command] = []
+        self._due: float | None = None
+        self._open = None if known is None else known.questions
         self._claims: Mapping[ClaimKey, Claim] = {}
         self._known = known
-        occupancy = known.occupancy if known is not None and known.ledger.leases is state.ledger.leases else None
-        self.book = Book(pool, state.ledger, cells, occupancy)
+        is_known = known is not None and known.ledger.leases is state.ledger.leases
+        occupancy, seen = (known.occupancy, known.seen) if known is not None and is_known else (None, None)
+        self.book = Book(pool, state.ledger, cells, occupancy, seen)
         self._has_same_cells = occupancy is not None and occupancy.cells is cells
         if known is not None and known.view.claims is view.claims and known.view.steering == view.steering:
             self._steering = known.steering
@@ -164,8 +190,18 @@ class _Call:
 
     def known(self, state: LedgerState) -> _Known:
         """What the next call may begin with."""
-        occupancy = self.book.occupancy
-        return _Known(self._view, state.ledger, self._cells, occupancy, self._claims, self._steering, self._in_use)
+        return _Known(
+            self._view,
+            state.ledger,
+            self._cells,
+            self.book.occupancy,
+            self._claims,
+            self._steering,
+            self._in_use,
+            self.book.seen,
+            self._due,
+            self._questions(),
+        )
 
     # What follows from the view.
 
@@ -189,10 +225,15 @@ class _Call:
         if known is not None and known.view.claims is self._view.claims and known.ledger.claims is self._ledger.claims:
             self._claims = known.claims
             return ()
-        claims = update(self._ledger.claims, self._view.claims)
-        self.book.apply(losses.end_gone(self.book.leases, self.book.occupancy, claims.gone))
-        self._ledger = replace(self._ledger, claims=claims.claims)
-        self._claims = {key_of(claim): claim for claim in claims.claims}
+        if known is not None and known.ledger.claims is self._ledger.claims:
+            before = known.claims
+        else:
+            before = {key_of(claim): claim for claim in self._ledger.claims}
+        claims = update(before, self._view.claims)
+        self._claims = claims.claims
+        if claims.changed:
+            self.book.apply(losses.end_gone(self.book.leases, self.book.occupancy, claims.gone))
+            self._ledger = replace(self._ledger, claims=tuple(claims.claims.values()))
         return claims.changed
 
     def _take_cells(self) -> tuple[str, ...]:
@@ -224,7 +265,7 @@ class _Call:
                 leases, occupancy, grace_s = self.book.leases, self.book.occupancy, self._settings.grace_s
                 self.book.apply(handover.release(leases, occupancy, self._in_use, app, release, self._at, grace_s))
             case FromApp(app, message) if any(key[0] == app for key in self._claims):
-                self._close_questions([app])
+                self._close_questions(open_commands.answered(self._ledger.asked, app, message))
                 self.book.happened.append(happenings.Answer(app, message))
             case Outcome(_, "done", ContainersListed() as found):
                 listed = found.app
@@ -236,6 +277,18 @@ class _Call:
         self._settle(list(self.book.occupancy.leaving))
         self._start()
         self.book.apply(ends.expire(self.book.leases, self.book.occupancy, self._at, self._settings))
+
+    def take_answer(self, app: str, message: object) -> bool:
+        """Take the answer to a question, where nothing else has changed. Whether the allocator plans nothing, so that
+        nothing else is to be done."""
+        assert self._known is not None
+        self._claims = self._known.claims
+        self._ledger = replace(self._ledger, asked=self._known.questions.close(app))
+        self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), happenings.Answer(app, message))
+        if plan == NOTHING:
+            return True
+        self._carry_out(plan)
+        return False
 
     def _wake(self, key: str) -> None:
         wakes = {other: due for other, due in self._ledger.wakes.items() if other != key}
@@ -263,11 +316,12 @@ class _Call:
             self._ledger = replace(self._ledger, asked=still)
 
     def _take_back(self, listed: str | None) -> None:
-        within = self._settings.place_within_s
-        for key in sorted(self.book.occupancy.unplaced) if within else ():
-            entry, occupancy = self.book.leases[key], self.book.occupancy
+        for key in sorted(self.book.occupancy.unplaced) if self._settings.place_within_s else ():
+            leases, occupancy = self.book.leases, self.book.occupancy
             self.book.apply(
-                handover.take_back(entry, occupancy, self._in_use, self._steering, listed, self._at, within)
+                handover.take_back(
+                    leases, key, occupancy, self._in_use, self._steering, listed, self._at, self._settings
+                )
             )
 
     def _signal(self, found: ContainersListed) -> None:
@@ -313,15 +367,19 @@ class _Call:
 
     def _tell(self, what: What) -> None:
         self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), what)
+        self._carry_out(plan)
+
+    def _carry_out(self, plan: Plan) -> None:
         execute(self.book, plan, self._claims, self._at, self._settings.grace_s)
         self._send(plan)
         self._start()
         self._settle(self._just_revoked())
 
     def _seen(self) -> Seen:
-        leases, occupancy = LeasesSeen(self.book.leases), self.book.occupancy
-        seed, steering = self._settings.seed, self._view.steering
-        return Seen(self._at, seed, self._cells, self._claims, leases, occupancy, steering)
+        book, settings, steering = self.book, self._settings, self._view.steering
+        return Seen(
+            self._at, settings.seed, self._cells, self._claims, book.seen, book.occupancy, steering, settings.rules
+        )
 
     def _send(self, plan: Plan) -> None:
         for ask in plan.ask:
@@ -373,11 +431,21 @@ class _Call:
         self._ledger = replace(self._ledger, excess=found)
         self.book.apply(Changes(commands=commands))
 
-    def ended(self) -> tuple[LedgerState, tuple[Command, ...]]:
-        """The state and the commands of the call."""
-        due = min((time for time in self._deadlines() if time > self._at), default=None)
+    def next_due(self) -> float | None:
+        """When something is due next, questions aside."""
+        return min((time for time in self._deadlines() if time > self._at), default=None)
+
+    def ended(self, due: float | None) -> tuple[LedgerState, tuple[Command, ...]]:
+        """The state and the commands of the call. `due`: when something is due next, questions aside."""
+        self._due = due
+        dues = [one for one in (due, self._questions().due()) if one is not None]
         state = LedgerState(self._name, self.book.ledger(self._ledger), self._allocated)
-        return state, (*self.book.commands, *self._timers, SetTimer(NEXT, due))
+        return state, (*self.book.commands, *self._timers, SetTimer(NEXT, min(dues, default=None)))
+
+    def _questions(self) -> OpenQuestions:
+        if self._open is None or self._open.asked is not self._ledger.asked:
+            self._open = OpenQuestions(self._ledger.asked)
+        return self._open
 
     def _deadlines(self) -> Iterator[float]:
         book, settings = self.book, self._settings
@@ -392,8 +460,6 @@ class _Call:
                 yield began + settings.place_within_s
         for one in self._ledger.excess.values():
             yield excess.next_list(one, settings.grace_s)
-        for asked in self._ledger.asked.values():
-            yield open_commands.answer_by(asked)
 
 
 def _make(pool: Pool, registry: Registry) -> LedgerController:
@@ -439,6 +505,7 @@ KIND = Kind(
     _make,
     {"ledger/1": LedgerState, "ledger.settings/1": LedgerSettings},
     parameters=LedgerSettings,
+    fixed={"rules": RULES},
     messages=frozenset({"lease.release"}),
     messages_of=_messages,
     check_pools=check_disjoint,

@@ -3,8 +3,8 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
-from statistics import fmean, pstdev
+from math import ceil, fsum, sqrt
+from statistics import fmean
 
 from yarn_plugin.simulation.leasing.outcome import Holding
 
@@ -113,7 +113,7 @@ class Spread:
         if self._since is None:
             self._since = self._began = at
         elif at > self._since:
-            self._sum += pstdev(self._now.values()) * (at - self._since)
+            self._sum += self._deviation() * (at - self._since)
             self._since = at
         self._now[tenant] += value
 
@@ -121,7 +121,13 @@ class Spread:
         """Until now."""
         if self._since is None or at <= self._began:
             return 0.0
-        return (self._sum + pstdev(self._now.values()) * (at - self._since)) / (at - self._began)
+        return (self._sum + self._deviation() * (at - self._since)) / (at - self._began)
+
+    def _deviation(self) -> float:
+        # `statistics.pstdev` is exact, and takes a hundred times as long.
+        values = self._now.values()
+        mean = fsum(values) / len(values)
+        return sqrt(fsum((value - mean) ** 2 for value in values) / len(values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,9 +84,9 @@ class Allox:
             state = replace(state, is_solving=False)
             if what.outcome == "done":
                 assert isinstance(what.result, Starts)
-                state, places = self._start(state, seen, jobs, found, what.result.jobs, by_worker=True)
-                if places:
-                    return state, replace(plan, place=places)
+                state, started = self._start(state, seen, jobs, found, what.result.jobs, plan, by_worker=True)
+                if started.place:
+                    return state, started
         if not jobs or not has_free:
             return state, plan
         overdue = state.long_run.overdue(self._settings.patience_s)
@@ -97,8 +97,7 @@ class Allox:
             state = replace(state, round=state.round + 1, is_solving=True)
             problem = Solve(f"round {state.round}", queue)
             return state, replace(plan, solve=(problem,), idle=seen.everywhere(Idle.DECIDING))
-        state, places = self._start(state, seen, jobs, found, solve(queue).jobs)
-        return state, replace(plan, place=places)
+        return self._start(state, seen, jobs, found, solve(queue).jobs, plan)
 
     # What happened.
 
@@ -125,7 +124,7 @@ class Allox:
                 samples = state.samples
                 for each in freed:
                     if each.is_over and each.key in samples.open:
-                        samples = samples.died(each.key)
+                        samples = samples.died(each.key, seen.at)
                         wakes.append(Wake(SAMPLE + each.key, None))
                 over = [each for each in freed if each.is_over and each.key in state.running]
                 for each in over:
@@ -157,8 +156,9 @@ class Allox:
         jobs: Mapping[str, Job],
         machines: Machines,
         starts: Iterable[Start],
+        plan: Plan,
         by_worker: bool = False,
-    ) -> tuple[AlloxState, tuple[Place, ...]]:
+    ) -> tuple[AlloxState, Plan]:
         """Lease machines to jobs. `by_worker`: the machines may be others by now: any free one of the kind will do."""
         claims = {name_of(key): key for key in seen.claims}
         running, counter, places, users = dict(state.running), state.counter, [], set[str]()
@@ -181,7 +181,9 @@ class Allox:
             value, ends_at = job.value_on(start.kind), seen.at + seconds
             running[str(counter)] = Running(job.user, start.kind, value, ends_at, start.job, seen.at)
             users.add(job.user)
-        return replace(state, counter=counter, running=running, long_run=state.long_run.started(users)), tuple(places)
+        state, ended = self._samples.withdraw(state, seen, [name_of(place.claim) for place in places])
+        state = replace(state, counter=counter, running=running, long_run=state.long_run.started(users))
+        return state, replace(plan, place=tuple(places), drop=(*plan.drop, *ended.drop), wake=(*plan.wake, *ended.wake))
 
 
 def _idle(seen: Seen, jobs: Mapping[str, Job]) -> dict[str, Idle]:

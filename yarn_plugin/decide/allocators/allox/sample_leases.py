@@ -1,5 +1,6 @@
 """The leases of samples: which start, what they tell, and when one is abandoned."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from yarn_plugin.decide.allocators.allox.jobs import WHERE, Jobs
@@ -8,13 +9,14 @@ from yarn_plugin.decide.allocators.allox.sampling import FRACTIONS, OpenSample, 
 from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
 from yarn_plugin.decide.allocators.allox.state import AlloxState
 from yarn_plugin.decide.allocators.happenings import name_of
-from yarn_plugin.decide.allocators.plan import Drop, Place, Wake
+from yarn_plugin.decide.allocators.plan import Drop, Place, Plan, Wake
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.mechanisms.batch_times import Sample
 from yarn_plugin.decide.policies.sides.queue import GPU_KIND, SLOT_KIND, FreeMachines
 from yarn_plugin.model.causes import LeaseDropped
 
 SAMPLED, ABANDONED = LeaseDropped("the sample is done"), LeaseDropped("the sample takes far longer than others")
+STARTED = LeaseDropped("the job starts, and needs no sample any more")
 
 SAMPLE = "sample/"
 """The keys of the wakes at which samples are abandoned begin with it."""
@@ -34,7 +36,7 @@ class SampleLeases:
         claim = seen.claims.get(key)
         for lease, sample in state.samples.open.items():
             if sample.job == name_of(key) and sample.alternative == run.alternative:
-                samples = state.samples.answered(lease, run.seconds, run.batches)
+                samples = state.samples.answered(lease, run.seconds, run.batches, seen.at)
                 drops = (Drop(lease, SAMPLED),) if _is_held(seen, lease) else ()
                 return replace(state, samples=samples), (Wake(SAMPLE + lease, None),), drops
         for lease, job in state.running.items():
@@ -53,16 +55,32 @@ class SampleLeases:
     def abandon(
         self, state: AlloxState, seen: Seen, lease: str
     ) -> tuple[AlloxState, tuple[Wake, ...], tuple[Drop, ...]]:
-        if lease not in state.samples.open:
+        """Give up a sample that has run for too long; one that has not is looked at again later."""
+        sample = state.samples.open.get(lease)
+        if sample is None:
             return state, (), ()
         started = seen.leases[lease].started_at if lease in seen.leases else None
         limit = state.samples.limit_s(self._settings.sample_s)
-        if started is None or seen.at - started < limit - 1e-6:
+        first, *_ = state.samples.of_job(sample.job)
+        # It may wait for another one of the job.
+        since = None if started is None or first != lease else max(started, sample.since)
+        if since is None or seen.at - since < limit - 1e-6:
             # It started later than it was placed, or samples take longer than was known then.
-            due = (seen.at if started is None else started) + limit
+            due = (seen.at if since is None else since) + limit
             return state, (Wake(SAMPLE + lease, due),), ()
         drops = (Drop(lease, ABANDONED),) if _is_held(seen, lease) else ()
-        return replace(state, samples=state.samples.abandoned(lease, seen.at - started)), (), drops
+        return replace(state, samples=state.samples.abandoned(lease, seen.at - since, seen.at)), (), drops
+
+    def withdraw(self, state: AlloxState, seen: Seen, jobs: Iterable[str]) -> tuple[AlloxState, Plan]:
+        """The samples of jobs that start are over."""
+        samples, ends = state.samples, list[str]()
+        for lease in [lease for job in jobs for lease in samples.of_job(job)]:
+            samples = samples.withdrawn(lease, seen.at)
+            ends.append(lease)
+        drops = tuple(
+            Drop(lease, STARTED) for lease in ends if lease in seen.leases and seen.leases[lease].phase != "leaving"
+        )
+        return replace(state, samples=samples), Plan(drop=drops, wake=tuple(Wake(SAMPLE + one, None) for one in ends))
 
     def start(self, state: AlloxState, seen: Seen) -> tuple[AlloxState, tuple[Place, ...], tuple[Wake, ...]]:
         """Samples on free machines, in turn by user, within the share of the machines that they may hold."""

@@ -81,7 +81,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class OpenSample:
-    """A sample that runs on a lease. `job`: the claim, as text; `until`: abandoned then."""
+    """A sample that runs on a lease. `job`: the claim, as text; `until`: abandoned then. `since`: when another sample
+    of the job was over: an application that runs them one after the other has not begun this one before."""
 
     job: str
     user: str
@@ -90,6 +91,7 @@ class OpenSample:
     kind: int
     batches: float
     until: float
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +117,36 @@ class Samples:
         """A sample runs on this lease."""
         return replace(self, open={**self.open, lease: sample})
 
-    def answered(self, lease: str, seconds: float, batches: float) -> "Samples":
+    def answered(self, lease: str, seconds: float, batches: float, at: float) -> "Samples":
         """A sample is finished."""
         sample = self.open[lease]
         known = self.of(sample.side)
-        samples = self._closed(lease)
+        samples = self.withdrawn(lease, at)
         return samples.with_measured(sample.side, replace(known, samples=(*known.samples, Sample(batches, seconds))))
 
-    def abandoned(self, lease: str, seconds: float) -> "Samples":
+    def abandoned(self, lease: str, seconds: float, at: float) -> "Samples":
         """A sample is far behind the others after so many seconds."""
         sample = self.open[lease]
         known = self.of(sample.side)
         at_least = (*known.samples, Sample(sample.batches, seconds))
-        return self._closed(lease).with_measured(sample.side, replace(known, samples=at_least, is_abandoned=True))
+        abandoned = replace(known, samples=at_least, is_abandoned=True)
+        return self.withdrawn(lease, at).with_measured(sample.side, abandoned)
 
-    def died(self, lease: str) -> "Samples":
+    def died(self, lease: str, at: float) -> "Samples":
         """A sample's lease is over, and nothing was answered."""
         sample = self.open[lease]
         known = self.of(sample.side)
-        return self._closed(lease).with_measured(sample.side, replace(known, deaths=known.deaths + 1))
+        return self.withdrawn(lease, at).with_measured(sample.side, replace(known, deaths=known.deaths + 1))
+
+    def withdrawn(self, lease: str, at: float) -> "Samples":
+        """A sample is over, whatever came of it."""
+        job = self.open[lease].job
+        left = {key: one for key, one in self.open.items() if key != lease}
+        return replace(self, open={k: replace(one, since=at) if one.job == job else one for k, one in left.items()})
+
+    def of_job(self, job: str) -> tuple[str, ...]:
+        """The leases of the samples of a job, in the order in which they were placed."""
+        return tuple(lease for lease, one in self.open.items() if one.job == job)
 
     def limit_s(self, first_s: float) -> float:
         """How long a sample may take: far longer than the median of all that were finished; `first_s` without any."""
@@ -143,9 +156,6 @@ class Samples:
     def next_batches(self, side: str, work: float) -> float:
         """The work of the next sample of a side, in whole batches."""
         return float(max(1, math.ceil(FRACTIONS[min(len(self.of(side).samples), len(FRACTIONS) - 1)] * work)))
-
-    def _closed(self, lease: str) -> "Samples":
-        return replace(self, open={key: one for key, one in self.open.items() if key != lease})
 
 
 def side_of(claim: Claim, kind: int, amounts: Resources) -> str:

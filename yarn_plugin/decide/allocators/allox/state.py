@@ -10,8 +10,7 @@ from yarn_plugin.decide.mechanisms.long_run_progress import LongRun
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What the worker process matches (see `choose_starts`). `machines`: the cells of each kind's machines, a slot
-    several times for its node."""
+    """What the worker process matches: the arguments of `choose_starts`."""
 
     jobs: tuple[Job, ...]
     free_in: tuple[tuple[float, ...], ...]

@@ -27,7 +27,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.leaves_in_node import available_l
 from yarn_plugin.decide.mechanisms.buddy_cells.mapping import map_to_physical
 from yarn_plugin.decide.mechanisms.buddy_cells.node_view import Fit, NodeView, NoFit
 from yarn_plugin.decide.mechanisms.buddy_cells.packing import pack
-from yarn_plugin.spelling import near
+from yarn_plugin.spelling import must_be_one_of
 
 CellT = TypeVar("CellT", PhysicalCell, VirtualCell)
 
@@ -188,8 +188,7 @@ class Allocator:
         request, virtual = call.request, self.cluster.virtual
         field = f"gang {request.gang}:"
         if request.cluster not in virtual:
-            expected = f"must be one of {', '.join(virtual)}{near(request.cluster, virtual)}"
-            raise RejectedError(f"{field} virtual cluster", request.cluster, expected)
+            raise RejectedError(f"{field} virtual cluster", request.cluster, must_be_one_of(virtual, request.cluster))
         if not OPPORTUNISTIC <= request.priority <= MAX_PRIORITY:
             raise RejectedError(
                 f"{field} priority", request.priority, f"must be -1 (opportunistic) or from 0 to {MAX_PRIORITY:,}"
@@ -209,12 +208,8 @@ class Allocator:
                 raise RejectedError(f"{field} priority", request.priority, "must be at least 0 on a pinned cell")
             return
         if request.leaf_type and request.leaf_type not in self.cluster.spec.chain_order:
-            known = ", ".join(self.cluster.spec.chain_order)
-            raise RejectedError(
-                f"{field} leaf type",
-                request.leaf_type,
-                f"must be one of {known}{near(request.leaf_type, self.cluster.spec.chain_order)}",
-            )
+            expected = must_be_one_of(self.cluster.spec.chain_order, request.leaf_type)
+            raise RejectedError(f"{field} leaf type", request.leaf_type, expected)
         if request.leaf_type and request.guaranteed and not any(self.partitions_for(request)):
             expected = f"virtual cluster {request.cluster} has no cells of this type"
             raise RejectedError(f"{field} leaf type", request.leaf_type, expected)
@@ -304,9 +299,8 @@ class Allocator:
             return
         held = [pair for pair in gang.placement.pairs() if pair[0].reserver is None]
         cluster.vacate(held, gang.priority)
-        cluster.undo.set(gang, "placement", Placement(gang.placement.physical))
         cluster.undo.set(gang, "downgraded", True)
-        cluster.touch(gang)
+        cluster.move(gang, Placement(gang.placement.physical))
         cluster.occupy([(leaf, None) for leaf, _ in held], OPPORTUNISTIC)
 
     def _allocate(self, request: Request, placement: Placement) -> Gang:

@@ -16,7 +16,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.forest import (
     nodes_of,
 )
 from yarn_plugin.decide.mechanisms.buddy_cells.free_cells import FreeCells
-from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang
+from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang, Placement
 from yarn_plugin.decide.mechanisms.buddy_cells.node_view import PhysicalNodes, VirtualNodes
 from yarn_plugin.decide.mechanisms.buddy_cells.quotas import Quotas, check_feasible
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import Chain, ClusterSpec
@@ -75,6 +75,8 @@ class Cluster:
         self.spec = spec
         self.undo = UndoLog()
         self.gangs: dict[str, Gang] = {}
+        self.low: set[str] = set()
+        """The opportunistic ones."""
         self.changed: set[str] = set()
         """The gangs that came, left, or are placed otherwise, since a reader of them last cleared this set."""
         self.bad: dict[str, set[PhysicalCell]] = {}
@@ -124,18 +126,32 @@ class Cluster:
         """Remember a gang that holds its leaves, or has reserved them."""
         self.gangs[gang.name] = gang
         self.undo.record(self.gangs.pop, gang.name)
+        self._set_low(gang.name, gang.placement.virtual is None)
+        self.touch(gang)
+
+    def move(self, gang: Gang, placement: Placement) -> None:
+        """Note that a gang serves other virtual leaves, or none."""
+        self.undo.set(gang, "placement", placement)
+        self._set_low(gang.name, placement.virtual is None)
         self.touch(gang)
 
     def remove(self, gang: Gang) -> None:
         """Forget a gang whose leaves were given back."""
         del self.gangs[gang.name]
         self.undo.record(self.gangs.__setitem__, gang.name, gang)
+        self._set_low(gang.name, False)
         self.touch(gang)
 
     def touch(self, gang: Gang) -> None:
         """Note that a gang has changed; it has again where this is undone."""
         self.changed.add(gang.name)
         self.undo.record(self.changed.add, gang.name)
+
+    def _set_low(self, name: str, is_low: bool) -> None:
+        if (name in self.low) != is_low:
+            change, undo = (self.low.add, self.low.discard) if is_low else (self.low.discard, self.low.add)
+            change(name)
+            self.undo.record(undo, name)
 
     # Leaves
 

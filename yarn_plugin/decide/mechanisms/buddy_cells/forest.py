@@ -12,7 +12,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.specification import (
     VirtualClusterSpec,
     chains_of,
 )
-from yarn_plugin.spelling import near
+from yarn_plugin.spelling import must_be_one_of
 
 
 @dataclass(slots=True)
@@ -146,11 +146,7 @@ def grow_virtual(
     for quota in spec.quotas:
         where = f"virtual_clusters.{name}.cells"
         if quota.chain not in forest.chains:
-            raise CellFileError(
-                f"{where}: chain",
-                quota.chain,
-                f"must be one of {', '.join(forest.chains)}{near(quota.chain, forest.chains)}",
-            )
+            raise CellFileError(f"{where}: chain", quota.chain, must_be_one_of(forest.chains, quota.chain))
         chain = forest.chains[quota.chain]
         level = chain.level_of(quota.type)
         if level is None:

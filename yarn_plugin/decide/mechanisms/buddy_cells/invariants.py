@@ -40,6 +40,7 @@ def validate(cluster: Cluster) -> None:
             _counts(cluster),
             _leaves(cluster),
             *(_gang(gang) for gang in cluster.gangs.values()),
+            _low(cluster),
             _quotas(cluster),
         )
     )
@@ -168,6 +169,12 @@ def _gang(gang: Gang) -> Iterator[str]:
         holds = gang.stage is Stage.PREEMPTING or physical.reserver is None
         if holds and (virtual.bound is not physical or virtual.priority != gang.priority):
             yield f"{gang} holds {physical}, which does not serve {virtual}"
+
+
+def _low(cluster: Cluster) -> Iterator[str]:
+    low = {name for name, gang in cluster.gangs.items() if gang.placement.virtual is None}
+    if cluster.low != low:
+        yield f"opportunistic are {sorted(low)}, not {sorted(cluster.low)}"
 
 
 def _quotas(cluster: Cluster) -> Iterator[str]:

@@ -35,8 +35,8 @@ def load(spec: ClusterSpec, dumped: Mapping[str, Any]) -> Cluster:
         cluster.set_bad(node, True)
     leaves = _leaves(cluster)
     gangs = [_loaded_gang(cluster, leaves, each) for each in dumped["gangs"]]
-    cluster.gangs = {gang.name: gang for gang in gangs}
     for gang in gangs:
+        cluster.add(gang)
         for leaf in gang.placement.leaves():
             if gang.stage is Stage.PREEMPTING:
                 leaf.reserver = gang

@@ -1,13 +1,13 @@
 """Rounds of policies without auctions: everyone's jobs are the problem, assignments to jobs the result."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from yarn_plugin.decide.policies.leasing import AppStatus, Assignment, LeaseProblem
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.lease.quotas import Quotas
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
-from yarn_plugin.model.gpus import Gpus, Job
+from yarn_plugin.model.gpus import Gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def lease_problem(turn: Turn, now: Round) -> PolicyProblem:
         leased, jobs = _leased(turn, now, app), estimate.jobs
         described = turn.descriptions.of(app, jobs)
         if leased or described.holds:
-            jobs = tuple([_as_leased(job, leased.get(job.id, ())) for job in jobs])
+            jobs = tuple([job.holding(leased.get(job.id, ())) for job in jobs])
         jobs = quotas.jobs(app, jobs)
         # Its jobs may have run elsewhere; of jobs that have ended only the leases tell.
         attained = max(described.attained_gpu_s, turn.attained_gpu_s(app))
@@ -67,7 +67,3 @@ def _leased(turn: Turn, now: Round, app: str) -> dict[str, Gpus]:
         if one.lease.id not in now.ending:
             gpus.setdefault(one.lease.job, []).extend(one.staying)
     return {job: turn.inventory.count(mine) for job, mine in gpus.items()}
-
-
-def _as_leased(job: Job, held: Gpus) -> Job:
-    return job if job.held == held else replace(job, held=held)

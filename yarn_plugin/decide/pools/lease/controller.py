@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.leases.excess import next_list
+from yarn_plugin.decide.leases.settings import RULES
 from yarn_plugin.decide.mechanisms import partial_allocation
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, SetTimer
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -28,7 +29,7 @@ from yarn_plugin.decide.pools.lease import (
 )
 from yarn_plugin.decide.pools.lease.derived import Derived
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
-from yarn_plugin.decide.pools.lease.settings import RULES, THEMIS, LeaseSettings, check_disjoint
+from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings, check_disjoint
 from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.view import View

@@ -5,12 +5,15 @@ what runs: where the holder goes on with other GPUs of the machine, one of those
 are vacated when their holder says which ones are and as many fewer are listed; or, if all that it leases on the machine
 was in use, when nothing is listed there any more. Otherwise, and without any listed container (it is not in YARN, or
 YARN does not answer), it is taken to have vacated at the end of its grace period.
+
+Nor is it known which GPUs YARN placed no containers on, if it placed some on the machine: such GPUs are revoked.
 """
 
 from dataclasses import replace
 
 from yarn_plugin.decide.commands import ListContainers
 from yarn_plugin.decide.events import ContainersListed
+from yarn_plugin.decide.pools.commands import Revoke
 from yarn_plugin.decide.pools.inputs import Input, Outcome
 from yarn_plugin.decide.pools.lease import leases, members
 from yarn_plugin.decide.pools.lease.state import Held
@@ -68,9 +71,12 @@ def end_vacated(turn: Turn) -> None:
                 if (listed == 0 and held.lists_tell) or (is_over and is_unlisted):
                     vacated = gpus
                 if vacated:
-                    after = round(turn.at - (held.revoked_at or turn.at), 6)
+                    after, is_unplaced = round(turn.at - (held.revoked_at or turn.at), 6), _is_unplaced(turn, held)
                     leases.end(turn, held.lease.id, vacated, LeaseVacated(after))
-                    turn.freed(vacated, RELEASED)
+                    if is_unplaced:
+                        _offer_unplaced(turn)
+                    else:
+                        turn.freed(vacated, RELEASED)
     turn.start_vacated()
 
 
@@ -98,17 +104,21 @@ def release(turn: Turn, app: str, what: Release) -> None:
             released = tuple(gpu for gpu in held.leaving if gpu in here or gpu in held.released)
             turn.set_lease(replace(held, released=released))
         else:
+            is_unplaced = _is_unplaced(turn, held)
             leases.end(turn, what.lease, here, LeaseReleased(app))
+            if is_unplaced:
+                _offer_unplaced(turn)
             # A leftover that its winner cannot use would be dealt again and again.
-            if held.how != "leftover":
+            elif held.how != "leftover":
                 turn.freed(here, RELEASED)
 
 
 def take_back_unplaced(turn: Turn, what: Input) -> None:
-    """End leases that are not in use `place_within_s` after they began: YARN could not place their containers.
+    """Take back GPUs that are not in use `place_within_s` after their lease began: YARN could not place containers.
 
     The known list may be older than the containers, so they are listed once more before, when the ResourceManager
-    answers.
+    answers. GPUs of a machine where nothing runs are free at once. Where something does, it may be on these very GPUs:
+    their holder has the grace period to vacate them.
     """
     within, in_use = turn.settings.place_within_s, None
     listed = what.result.app if isinstance(what, Outcome) and isinstance(what.result, ContainersListed) else None
@@ -119,21 +129,44 @@ def take_back_unplaced(turn: Turn, what: Input) -> None:
         app, machine = held.lease.app, turn.inventory.places[held.gpus[0]].machine
         yarn_app = turn.claims[app].yarn_app
         leased, here = turn.index.on_machine(app, machine), in_use.get(app, {}).get(machine, 0)
-        back = list(held.staying)[max(len(held.staying) - max(leased - here, 0), 0) :]
-        if not back:
+        # Revoked ones may be those that are not in use.
+        leaving = _leaving(turn, app, machine) if turn.settings.rules > 2 else 0
+        back = held.staying[max(len(held.staying) - max(leased - here - leaving, 0), 0) :]
+        if here >= leased or not (back or leaving):
             turn.set_lease(replace(held, is_placed=True))
-        elif yarn_app is None or not turn.view.steering:
             continue
-        elif held.listed_at is not None and listed == app:
+        if not back or yarn_app is None or not turn.view.steering:
+            continue
+        if held.listed_at is not None and listed == app:
             turn.set_lease(replace(held, is_placed=True))
-            leases.end(turn, held.lease.id, back, NotPlaced(machine, leased, here, within))
-            # Alone, it would be offered the same again and again: once a lease is often enough.
-            is_alone = len(turn.active()) < 2
-            turn.trigger(RELEASED, turn.settings.lease_s if is_alone else turn.settings.round_window_s)
+            cause = NotPlaced(machine, leased, here, within)
+            if here and turn.settings.rules > 2:
+                leases.revoke(turn, held.lease.id, back, cause)
+            else:
+                leases.end(turn, held.lease.id, back, cause)
+                _offer_unplaced(turn)
         elif held.listed_at is None or held.listed_at + within <= turn.at:
             # Again if there was no answer: the ResourceManager was away, or this arbiter.
             turn.set_lease(replace(held, listed_at=turn.at))
             turn.commands.append(ListContainers(app, yarn_app, UseAsked(app)))
+
+
+def _leaving(turn: Turn, app: str, machine: str) -> int:
+    """How many GPUs of a machine an application has to vacate."""
+    leaving = [gpu for held in turn.leases_of(app) for gpu in held.leaving]
+    return sum(turn.inventory.places[gpu].machine == machine for gpu in leaving)
+
+
+def _is_unplaced(turn: Turn, held: Held) -> bool:
+    """Whether GPUs of a lease are revoked as YARN could not place containers."""
+    command = turn.state.open.get(held.revoke or "")
+    return isinstance(command, Revoke) and isinstance(command.cause, NotPlaced)
+
+
+def _offer_unplaced(turn: Turn) -> None:
+    # Alone, an application would be offered the same again and again: once a lease is often enough.
+    is_alone = len(turn.active()) < 2
+    turn.trigger(RELEASED, turn.settings.lease_s if is_alone else turn.settings.round_window_s)
 
 
 def stand_down(turn: Turn, by: str) -> None:

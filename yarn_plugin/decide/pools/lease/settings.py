@@ -19,9 +19,6 @@ THEMIS = "themis"
 """The policy with auctions; all others are modules of the contract `decide.policies.leasing`."""
 
 
-RULES: Literal[2] = 2
-"""By which pools decide that are configured now."""
-
 Entitlement = Literal["application", "user"]
 
 _ABOVE_ZERO = ("lease_s", "max_bidders", "max_apps", "max_demand", "max_gpus_per_user", "gpus_per_task")
@@ -56,7 +53,9 @@ class LeaseSettings(PoolNodes):
     `rules`: by which it decides, so that journals of earlier versions replay as they were written. 1, of earlier
     versions: the worst reported rho bids first; where users count, N_avg forgets the time before others came and went;
     unkept promises add up without a limit; a lost solver fails the round. 2: applications that are ahead come last (see
-    `service`); what unkept promises add up to is bounded; bids on which the solver is lost are set aside.
+    `service`); what unkept promises add up to is bounded; bids on which the solver is lost are set aside. 3: unused
+    GPUs of a machine where the application uses others are revoked with grace, not taken at once (see `handover`);
+    the service of an application counts what it held until the call in which it lost it.
 
     Which GPUs: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).
@@ -87,7 +86,7 @@ class LeaseSettings(PoolNodes):
     task_vcores: int = 0
     partition: str = ""
     nodes: tuple[str, ...] = ()
-    rules: Literal[1, 2] = 1
+    rules: Literal[1, 2, 3] = 1
 
     def __post_init__(self) -> None:
         """Check the values.

@@ -199,7 +199,11 @@ class Turn:
 
     def attained_gpu_s(self, app: str) -> float:
         """The GPU seconds that an application has leased so far, those of jobs that have ended included."""
-        return self.state.members[app].attained_gpu_s + self.index.gpus_of(app) * (self.at - self.counted_until(app))
+        gpus = self.index.gpus_of(app)
+        if self.settings.rules > 2 and app in self.held_before:
+            # What it lost or got in this call.
+            _, gpus = self.held_before[app]
+        return self.state.members[app].attained_gpu_s + gpus * (self.at - self.counted_until(app))
 
     def counted_until(self, app: str) -> float:
         """Until when the GPU seconds of an application are counted in its member."""

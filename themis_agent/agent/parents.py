@@ -1,0 +1,19 @@
+"""Trials that go on from the checkpoints of others: a parent rests at the end of its generation until its variant has
+begun, so that the variant begins where the parent was.
+"""
+
+from themis_agent.agent.state import State, TrialState
+
+
+def resting(state: State) -> set[str]:
+    """The trials whose variants are still to begin."""
+    if state.settings.algorithm != "population":
+        return set()
+    trials = state.trials.values()
+    return {one.parent for one in trials if one.parent and not one.has_begun and one.fate == "training"}
+
+
+def is_stored(state: State, trial: TrialState) -> bool:
+    """Whether the checkpoint from which a trial begins is there: its parent may still store it."""
+    parent = state.trials.get(trial.parent)
+    return parent is None or trial.has_begun or parent.attempt is None
