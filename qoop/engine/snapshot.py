@@ -53,9 +53,8 @@ READING_SETTINGS = {
     "ignoreCorruptFiles": "spark.sql.files.ignoreCorruptFiles",
     "ignoreMissingFiles": "spark.sql.files.ignoreMissingFiles",
     "columnNameOfCorruptRecord": "spark.sql.columnNameOfCorruptRecord",
-    NULL_STRUCTS: NULL_STRUCTS,
 }
-"""Settings of how files are read, by the options of a table that take their place; one has none."""
+"""Settings of how files are read, by the options of a table that take their place."""
 
 SKIPPING = ("ignoreCorruptFiles", "ignoreMissingFiles")
 
@@ -96,7 +95,7 @@ def files_read(written: DataFrame) -> list[Any]:
     if any(OF_BLOCKS.search(line) for line in lines if RELATION not in line):
         raise NoSnapshotError(CannotPin(NotPinned.FILE_BLOCKS))
     session, found, counted = written.sparkSession, [], set[int]()
-    settings = _reading_settings(session)
+    settings = reading_settings(session)
     for leaf in _leaves(written):
         if str(leaf.getClass().getSimpleName()) in SAME_EACH_TIME:
             continue
@@ -176,9 +175,11 @@ def pin_tables(read: Sequence[Any], session: SparkSession, named: Mapping[str, D
     return list(pairs.values())
 
 
-def _reading_settings(session: SparkSession) -> dict[str, str]:
+def reading_settings(session: SparkSession) -> dict[str, str]:
     """The session's settings of how files are read, by the names of the options that take their place."""
-    return {option.lower(): session.conf.get(setting) or "" for option, setting in READING_SETTINGS.items()}
+    settings = {option.lower(): session.conf.get(setting) or "" for option, setting in READING_SETTINGS.items()}
+    # No option takes its place, and Spark 4.0 does not have it.
+    return settings | {NULL_STRUCTS.lower(): session.conf.get(NULL_STRUCTS, "false") or ""}
 
 
 def _refuse_rows_by_columns(leaf: Any, settings: Mapping[str, str]) -> None:

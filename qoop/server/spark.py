@@ -30,7 +30,7 @@ from qoop.server.backend import Answer, Statement, Table, TableColumn
 from qoop.server.encoding import schema_of
 from qoop.server.errors import GENERAL_ERROR, ServerError, StatementFailedError
 from qoop.server.operations import OperationLog
-from qoop.server.pools import POOL, STOPPED, SessionPool
+from qoop.server.pools import POOL, STOPPED, Pools
 from qoop.server.results import Result, ResultRoom
 from qoop.server.types import NO_ROWS, Column, column
 from yarn_plugin.errors import describe
@@ -69,6 +69,7 @@ class SparkApplication:
     def __init__(self, spark: SparkSession, shares: Shares, options: Options) -> None:
         self._spark, self._shares, self._options = spark, shares, options
         self.version = spark.version
+        self._pools = Pools(spark)
 
     def open_session(self, user: str, configuration: Mapping[str, str]) -> "ClientSession":
         """Open a session of a user's."""
@@ -78,8 +79,7 @@ class SparkApplication:
                 session.conf.set(name, value)
             if (database := configuration.get("use:database")) not in (None, "", "default"):
                 session.sql(f"USE {quoted(str(database))}")
-            pool = SessionPool(session)
-        return ClientSession(session, user, self._shares, self._options, pool)
+        return ClientSession(session, user, self._shares, self._options, self._pools)
 
     def has_stopped(self) -> bool:
         """Whether Spark has stopped, by itself or as the cluster has ended the application."""
@@ -103,9 +103,9 @@ def settings(configuration: Mapping[str, str]) -> dict[str, str]:
 class ClientSession:
     """A client's session: its settings, temporary views and functions are its own."""
 
-    def __init__(self, spark: SparkSession, user: str, shares: Shares, options: Options, pool: SessionPool) -> None:
+    def __init__(self, spark: SparkSession, user: str, shares: Shares, options: Options, pools: Pools) -> None:
         self._spark, self._user, self._shares, self._options = spark, user, shares, options
-        self._pool = pool
+        self._pools, self._pool = pools, pools.session()
         self._set_here: Any = spark._jsparkSession.sessionState().conf().settings().keySet()
         jvm: Any = spark._jvm
         self._of_server = jvm.java.util.HashSet(list(OF_THE_SERVER))
@@ -174,7 +174,7 @@ class ClientSession:
         self._set_here.removeAll(self._of_server)
         context.setJobGroup(statement.group, " ".join(statement.text[:400].split())[:200], True)
         try:
-            with self._pool.statement():
+            with self._pools.statement(self._pool):
                 yield
         finally:
             with suppress(*STOPPED):
@@ -222,8 +222,7 @@ class ClientSession:
         return [TableColumn(one.name, one.dataType, one.description, one.nullable) for one in found]
 
     def close(self) -> None:
-        """Release it. The JVM forgets the session with this object."""
-        self._pool.close()
+        """Nothing is left to do: the JVM forgets the session with this object."""
 
 
 def _columns(frame: DataFrame) -> tuple[Column, ...]:

@@ -213,24 +213,39 @@ def test_a_session_cannot_take_its_jobs_from_their_group_or_pool(client, spark):
     wait_until(lambda: not active_jobs(spark))
 
 
+def sleeping(tasks, milliseconds):
+    """A query with so many tasks that sleep, and a last one."""
+    sleep = f"java_method('java.lang.Thread', 'sleep', {milliseconds}L)"
+    return f"SELECT count(*) FROM range(0, {tasks}, 1, {tasks}) WHERE {sleep} <> ''"
+
+
 def test_statements_of_a_session_get_slots_in_the_order_of_their_start(client, spark):
-    """The last stage of the first does not wait for the first stages of all that started later."""
-    session = client.open()
-    text = "SELECT count(java_method('java.lang.Thread', 'sleep', 150L)) FROM range(0, 8, 1, 8)"
-    ask(client, session, text)
-    began, took = time.monotonic(), []
-    operations = [client.execute(session, text).operationHandle for _ in range(6)]
+    """The last stage of the first does not wait for the first stages of those that started later."""
+    session, ended = client.open(), []
+    operations = [client.execute(session, sleeping(40, 150)).operationHandle]
+    wait_until(lambda: active_jobs(spark))
+    operations += [client.execute(session, sleeping(8, 150)).operationHandle for _ in range(5)]
     for operation in operations:
-        assert client.until_ended(operation).operationState == FINISHED
-        took.append(time.monotonic() - began)
-    assert took[0] < took[-1] / 2, took
-    client.call("CloseSession", sessionHandle=session)
-    wait_until(lambda: not [pool.name() for pool in pools(spark) if pool.name().startswith("session-")])
+        status = client.until_ended(operation)
+        assert status.operationState == FINISHED, status.errorMessage
+        ended.append(status.operationCompleted)
+    assert ended[-1] - ended[0] > 1000, ended
+    wait_until(lambda: "session" not in pools(spark))
 
 
 def pools(spark):
-    """The pools of Spark's scheduler."""
-    return list(spark.sparkContext._jsc.sc().taskScheduler().rootPool().schedulableQueue().toArray())
+    """The names of the pools of Spark's scheduler."""
+    queue = spark.sparkContext._jsc.sc().taskScheduler().rootPool().schedulableQueue()
+    return [pool.name() for pool in queue.toArray()]
+
+
+def test_more_sessions_than_slots_all_get_some(client, spark):
+    sessions = [client.open() for _ in range(4)]
+    began = 1000 * time.time()
+    operations = [client.execute(session, sleeping(30, 50)).operationHandle for session in sessions]
+    took = [client.until_ended(operation).operationCompleted - began for operation in operations]
+    assert min(took) > 0.75 * max(took), took
+    wait_until(lambda: "session" not in pools(spark))
 
 
 def test_a_broken_view_hides_no_other_tables_columns(client):

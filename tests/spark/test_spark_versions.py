@@ -33,13 +33,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
-from qoop.submit.driver import show_all_tables
 from tpcds.queries import spark_text
 
 folder, *numbers = sys.argv[1:]
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.sql.shuffle.partitions", "4").config("spark.log.level", "OFF")
 spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.scheduler.mode", "FAIR").getOrCreate()
+qoop.collect(spark, "SELECT 1")  # Refuses a Spark that is too old, with which the driver cannot be imported.
+from qoop.submit.driver import show_all_tables
 show_all_tables(spark, Path(folder), lambda line: None)
 told = {"version": spark.version, "answers": {}}
 for number in numbers:

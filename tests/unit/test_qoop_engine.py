@@ -19,6 +19,7 @@ from qoop.engine.executors import Executors, ExecutorTarget, usual_slots
 from qoop.engine.failures import OF_PYTHON, Cause, is_transient
 from qoop.engine.persisted import remove_with
 from qoop.engine.prepared import StageViews
+from qoop.engine.snapshot import NULL_STRUCTS, reading_settings
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_once import StoredOnce
 from qoop.plans.plan import RESULT, StageId
@@ -756,3 +757,18 @@ def test_a_last_stage_that_another_one_has_replaced_is_cancelled_until_it_ends(w
 def test_slots_of_an_application_that_grows(master, settings, slots):
     conf = {f"spark.{name}": value for name, value in settings.items()}
     assert usual_slots(Fake(master=master, defaultParallelism=2, _conf=conf)) == slots
+
+
+def test_a_setting_that_an_older_spark_lacks_has_its_default():
+    class Settings:
+        def get(self, name, *default):
+            if name == NULL_STRUCTS and not default:
+                raise KeyError(name)
+            return default[0] if default else "given"
+
+    assert reading_settings(Fake(conf=Settings())) == {
+        "ignorecorruptfiles": "given",
+        "ignoremissingfiles": "given",
+        "columnnameofcorruptrecord": "given",
+        NULL_STRUCTS.lower(): "false",
+    }
