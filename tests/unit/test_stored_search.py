@@ -13,7 +13,7 @@ from tests.unit.test_search_master import Attempt, yarn  # noqa: F401
 from themis_agent.errors import StoreError
 from themis_agent.local import stored_folder
 from themis_agent.local.folder import Folder, folder_at
-from themis_agent.trial import agent_link, launcher
+from themis_agent.trial import agent_link, launch_file, launcher
 from themis_agent.trial.log_copies import LogCopies
 from themis_agent.trial.logs import BoundedLog
 from themis_agent.trial.webhdfs import HdfsStore
@@ -354,8 +354,8 @@ def test_a_launcher_waits_for_a_store_that_is_away_and_its_trial_has_not_crashed
         now[0] += seconds
 
     hdfs.before = before
-    monkeypatch.setattr(launcher.read_at, "__defaults__", ((),))
-    monkeypatch.setattr(launcher, "time", SimpleNamespace(monotonic=monotonic, sleep=wait))
+    monkeypatch.setattr(launch_file.read_at, "__defaults__", ((),))
+    monkeypatch.setattr(launch_file, "time", SimpleNamespace(monotonic=monotonic, sleep=wait))
     monkeypatch.setattr(launcher.sys, "argv", ["launcher", f"{hdfs.url}/searches/one/spec.json"])
     gone = Gone(Launcher("trial-0000", 1), launcher.main())
     assert now[0] > 50 and "spec.json: " in capsys.readouterr().err

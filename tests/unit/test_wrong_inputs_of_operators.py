@@ -166,7 +166,7 @@ OPERATIONS = [
     ("yarn-plugin simulate --cluster gpus.toml --workload trace.csv --lease 10x", "--lease '10x': must be a number of"),
 ]
 
-ARBITER = "yarn-plugin arbiter --rm http://127.0.0.1:1 --state state --config "
+ARBITER = "yarn-plugin arbiter --rm http://127.0.0.1:1 --listen 127.0.0.1:0 --state state --config "
 SIMULATION = "yarn-plugin simulate --cluster gpus.toml --workload trace.csv"
 
 # (the command, which file, what is replaced in it by what, and what the one line says)
