@@ -28,8 +28,9 @@ def lab(cluster, tmp_path, request):
 
 
 def searched(executed, **more):
-    """The GPU is declared to be less than twice as fast, so that no trial waits for it. In truth the trial on the slot
-    is the first at the end of its rung; it gives the slot back, and is promoted when the other is there."""
+    """The GPU is declared to be less than twice as fast, so that no trial waits for it. The trial on the slot is the
+    first at the end of its rung, as the other is held; it gives the slot back, and is promoted when the other is there.
+    """
     command = f"python {TRAIN} --rate={{rate}} --executed={executed}"
     fields = {
         "name": "sides",
@@ -42,8 +43,8 @@ def searched(executed, **more):
         "space": {"rate": {"type": "float", "low": 0.1, "high": 0.9}},
         "enqueue": [{"rate": 0.2}, {"rate": 0.8}],
         "memory_mb": 700,
-        "gpu": {"command": f"{command} --step-s=0.25", "speed": 5},
-        "cpu": {"command": f"{command} --step-s=0.05", "speed": 3, "vcores": 2, "env": {"OMP_NUM_THREADS": "2"}},
+        "gpu": {"command": f"{command} --hold={executed}.hold --hold-at=15", "speed": 5},
+        "cpu": {"command": f"{command} --step-s=0.4", "speed": 3, "vcores": 2, "env": {"OMP_NUM_THREADS": "2"}},
         **more,
     }
     return read(fields, "app")
@@ -59,12 +60,16 @@ def sides(submitted):
 
 
 def test_trials_run_on_both_sides_and_the_better_one_goes_on_on_the_gpu(lab, tmp_path):
+    hold = tmp_path / "executed.hold"
+    hold.touch()
     submitted = Submitted(lab, tmp_path / "search", searched(tmp_path / "executed"))
     eventually(lambda: sides(submitted) == {GPU_TRIAL: ["gpu"], SLOT_TRIAL: ["cpu"]}, "a trial on each side", 60)
     token = (submitted.folder.root / submission.ARBITER_TOKEN).read_text()
     app = submission.read(submitted.folder.root).arbiter.app
     jobs = ArbiterClient(lab.arbiter.url, token).get_jobs(app).jobs
     assert [(job.name, job.work, len(job.alternatives)) for job in jobs] == [(GPU_TRIAL, 16, 2), (SLOT_TRIAL, 16, 2)]
+    eventually(lambda: submitted.state().trials[SLOT_TRIAL].attempt is None, "the trial on the slot has stopped", 60)
+    hold.unlink()
     report = submitted.until_ended()
     assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
     assert sides(submitted) == {GPU_TRIAL: ["gpu"], SLOT_TRIAL: ["cpu", "gpu"]}
