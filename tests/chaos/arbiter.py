@@ -61,7 +61,9 @@ AWAY = "ResourceManager http://rm: no connection"
 
 
 class ArbiterProcess(Loop):
-    """`wanted`: it is started again when it ends. `pools`: as configured."""
+    """`wanted`: it is started again when it ends. `pools`: as configured. `checks`: of what its pool decides."""
+
+    checks = checks.Ledger
 
     def __init__(self, world, name, disk, pools):
         super().__init__(world, name, disk)
@@ -69,7 +71,7 @@ class ArbiterProcess(Loop):
         self.acknowledged = self.published = self.round_at_restart = 0
         self.crashed_granting = self.serving = self.superseded = False
         self._channels = []
-        self.ledger = checks.Ledger(self)
+        self.ledger = self.checks(self)
 
     # The life of the process.
 
@@ -341,18 +343,18 @@ class ArbiterProcess(Loop):
         if yarn_app not in self.intake.state.cluster.apps:
             reply(None)
             return
-        event = Registered(request_id, yarn_app, user, POOL, 1.0, demand, None, yarn_app, (user,))
+        event = Registered(request_id, yarn_app, user, self.pools[0].name, 1.0, demand, None, yarn_app, (user,))
         self._decide(event, reply, found)
 
     def _deregister(self, app, reply):
-        if app in self.intake.state.registered:
-            self._decide(Deregistered(app), reply)
-        else:
-            reply(False)
+        self._said(app, Deregistered(app), reply)
 
     def _revise(self, app, demand, reply):
+        self._said(app, Revised(app, 1.0, demand), reply)
+
+    def _said(self, app, event, reply):
         if app in self.intake.state.registered:
-            self._decide(Revised(app, 1.0, demand), reply)
+            self._decide(event, reply)
         else:
             reply(False)
 

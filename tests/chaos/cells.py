@@ -11,19 +11,17 @@ from functools import partial
 
 from tests.chaos import arbiter, checks
 from tests.chaos.checks import SLACK_S, messages, require
-from tests.chaos.cluster import QUEUE, Yarn
+from tests.chaos.cluster import QUEUE
 from tests.chaos.disk import Disk
 from tests.chaos.faults import KINDS, Armed, Faults
-from tests.chaos.network import Network
 from tests.chaos.process import Process
-from tests.chaos.world import Users, World
+from tests.chaos.world import World
 from tests.small_cells import HOSTS, spec
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
-from yarn_plugin.decide.events import AppSaid, JobsDeclared, Registered
+from yarn_plugin.decide.events import AppSaid, JobsDeclared
 from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
 from yarn_plugin.decide.pools.commands import Revoke
-from yarn_plugin.drive.virtual_time import Agenda
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import Evicted
 from yarn_plugin.model.cluster import Node
@@ -50,34 +48,6 @@ def entries_of(state):
 
 
 # The arbiter.
-
-
-class CellsArbiter(arbiter.ArbiterProcess):
-    def __init__(self, world, name, disk, pools):
-        super().__init__(world, name, disk, pools)
-        self.ledger = CellsChecks(self)
-
-    def _register(self, request_id, user, yarn_app, demand, reply):
-        def found():
-            known = self.intake.state.registered.values()
-            return next((one.id for one in known if one.request_id == request_id), None)
-
-        if yarn_app not in self.intake.state.cluster.apps:
-            reply(None)
-            return
-        self._decide(Registered(request_id, yarn_app, user, POOL, 1.0, demand, None, yarn_app, (user,)), reply, found)
-
-    def _declare(self, app, jobs, reply):
-        self._said(app, JobsDeclared(app, jobs), reply)
-
-    def _say(self, app, message, reply):
-        self._said(app, AppSaid(app, message), reply)
-
-    def _said(self, app, event, reply):
-        if app in self.intake.state.registered:
-            self._decide(event, reply)
-        else:
-            reply(False)
 
 
 class CellsChecks:
@@ -162,6 +132,16 @@ class CellsChecks:
             owed[claim] = self.owed_s[claim] + passed
             require(owed[claim] <= allowed_s, f"{claim} is guaranteed, and waits for {owed[claim]:.0f} s")
         self.owed_s = owed
+
+
+class CellsArbiter(arbiter.ArbiterProcess):
+    checks = CellsChecks
+
+    def _declare(self, app, jobs, reply):
+        self._said(app, JobsDeclared(app, jobs), reply)
+
+    def _say(self, app, message, reply):
+        self._said(app, AppSaid(app, message), reply)
 
 
 # The applications.
@@ -441,30 +421,15 @@ class CellsWorld(World):
     """See the module."""
 
     is_mutable = True
+    arbiter_kind, faults_kind = CellsArbiter, CellsFaults
 
-    def __init__(self, seed, replays=True):
-        self.seed, self.now, self.steps = seed, 0.0, 0
-        self.trace, self.reached = [], set()
-        self._replays = replays
-        self._agenda, self._draws = Agenda(), {}
-        self.is_quiet, self.solver, self.crashes = False, "quick", 0.0
-        draws = self.draws("world")
+    def _pool_and_nodes(self, draws):
         cells = BuddyCellsSettings(spec(**QUOTAS), promotes=draws.random() < 0.5, retry_s=5.0)
         grace_s, place_within_s = draws.choice((4.0, 8.0)), draws.choice((8.0, 12.0))
-        self.settings = LedgerSettings("cells", cells, grace_s=grace_s, place_within_s=place_within_s, rules=RULES)
+        settings = LedgerSettings("cells", cells, grace_s=grace_s, place_within_s=place_within_s, rules=RULES)
         amounts = Resources.of({MEMORY: 65536, VCORES: 32, GPU: 4})
-        self.yarn = Yarn(self, [Node(f"{host}:8041", f"/r{place // 2}", amounts) for place, host in enumerate(HOSTS)])
-        self.network, self.users = Network(self), Users(self, "users")
-        self.users.begin()
-        pools = (Pool(POOL, QUEUE, (GPU,), controller="ledger", parameters=self.settings),)
-        self.arbiters = [self._arbiter(name, pools) for name in ("arbiter-a", "arbiter-b")]
-        self.searches = []
-        self.faults = CellsFaults(self)
-
-    def _arbiter(self, name, pools):
-        process = CellsArbiter(self, name, Disk(arbiter.new_replay if self._replays else None), pools)
-        process.codec, process.live, process.reconcile_s = arbiter.CODEC, (0, None), arbiter.RECONCILE_S
-        return process
+        nodes = [Node(f"{host}:8041", f"/r{place // 2}", amounts) for place, host in enumerate(HOSTS)]
+        return Pool(POOL, QUEUE, (GPU,), controller="ledger", parameters=settings), nodes
 
     def _search(self, number, draws):
         taken = {one.tenant for one in self.searches if one.is_guaranteed and not one.is_over}

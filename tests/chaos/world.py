@@ -67,6 +67,7 @@ class World:
 
     name = "world"
     is_mutable = False
+    arbiter_kind, faults_kind = ArbiterProcess, Faults
 
     def __init__(self, seed, replays=True):
         self.seed, self.now, self.steps = seed, 0.0, 0
@@ -74,19 +75,21 @@ class World:
         self._replays = replays
         self._agenda, self._draws = Agenda(), {}
         self.is_quiet, self.solver, self.crashes = False, "quick", 0.0
-        draws = self.draws("world")
-        self.settings = _lease_settings(draws)
-        nodes = [_node(number, draws.choice((1, 2, 2, 4))) for number in range(draws.randint(2, 3))]
+        pool, nodes = self._pool_and_nodes(self.draws("world"))
+        self.settings = pool.parameters
         self.yarn, self.network = Yarn(self, nodes), Network(self)
         self.users = Users(self, "users")
         self.users.begin()
-        pools = (Pool(POOL, QUEUE, (GPU,), controller="lease", parameters=self.settings),)
-        self.arbiters = [self._arbiter(name, pools) for name in ("arbiter-a", "arbiter-b")]
+        self.arbiters = [self._arbiter(name, (pool,)) for name in ("arbiter-a", "arbiter-b")]
         self.searches = []
-        self.faults = Faults(self)
+        self.faults = self.faults_kind(self)
+
+    def _pool_and_nodes(self, draws):
+        pool = Pool(POOL, QUEUE, (GPU,), controller="lease", parameters=_lease_settings(draws))
+        return pool, [_node(number, draws.choice((1, 2, 2, 4))) for number in range(draws.randint(2, 3))]
 
     def _arbiter(self, name, pools):
-        process = ArbiterProcess(self, name, Disk(arbiter.new_replay if self._replays else None), pools)
+        process = self.arbiter_kind(self, name, Disk(arbiter.new_replay if self._replays else None), pools)
         process.codec, process.live, process.reconcile_s = arbiter.CODEC, (0, None), RECONCILE_S
         return process
 

@@ -2,6 +2,8 @@
 begun, so that the variant begins where the parent was.
 """
 
+from collections.abc import Collection
+
 from themis_agent.agent.state import State, TrialState
 
 
@@ -13,7 +15,7 @@ def resting(state: State) -> set[str]:
     return {one.parent for one in trials if one.parent and not one.has_begun and one.fate == "training"}
 
 
-def is_stored(state: State, trial: TrialState) -> bool:
-    """Whether the checkpoint from which a trial begins is there: its parent may still store it."""
+def may_start(state: State, trial: TrialState, resting: Collection[str]) -> bool:
+    """Whether a trial neither rests, nor waits for a checkpoint to begin from that its parent still stores."""
     parent = state.trials.get(trial.parent)
-    return parent is None or trial.has_begun or parent.attempt is None
+    return trial.id not in resting and (parent is None or trial.has_begun or parent.attempt is None)

@@ -47,8 +47,7 @@ def placed(state: State, at: float) -> tuple[State, list[Command]]:
     resting = parents.resting(state)
 
     def runs(trial: TrialState) -> bool:
-        is_ready = trial.id not in resting and parents.is_stored(state, trial)
-        return trial.fate == "training" and (trial.attempt is not None or is_ready)
+        return trial.fate == "training" and (trial.attempt is not None or parents.may_start(state, trial, resting))
 
     jobs = {job.id: job for job in state.running_search().work().jobs if runs(state.trials[job.id])}
     state = _moved(state, jobs, at)
@@ -98,9 +97,7 @@ def _started_by_lease(state: State, at: float) -> tuple[State, list[Command]]:
         trial = state.trials.get(lease.trial)
         if trial is None or trial.fate != "training" or trial.attempt is not None or lease.revoked:
             continue
-        if trial.id in resting:
-            continue
-        if not parents.is_stored(state, trial) or (lease.is_sample and speeds.is_measured(trial, name)):
+        if not parents.may_start(state, trial, resting) or (lease.is_sample and speeds.is_measured(trial, name)):
             continue
         if trial.parameters is None:
             state, commands = _sampled(state, trial, commands)

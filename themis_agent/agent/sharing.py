@@ -13,9 +13,6 @@ from themis_agent.agent.cell_names import gpu_of, job_of
 from themis_agent.agent.commands import Command, SendSlowdown
 from themis_agent.agent.state import Attempt, State, TrialState
 
-TELL_S = 5.0
-"""How often the slowdown of a trial is told at most: the arbiter averages what it is told."""
-
 
 def may_start_on(state: State, cell: str) -> bool:
     """Whether the trials that run on the same GPU have been measured alone, if others may run there at all."""
@@ -52,7 +49,7 @@ def told(state: State, at: float) -> tuple[State, list[Command]]:
         alone = trial.alone_step_s or _alone_step_s(state)
         if alone is None or attempt.step_s is None or trial.is_stopping or not _has_others(state, trial, attempt):
             continue
-        if attempt.told_at is None or at >= attempt.told_at + TELL_S:
+        if attempt.may_tell(at):
             slowdown = max(attempt.step_s / alone - 1, 0.0)
             commands.append(SendSlowdown(job_of(attempt.cells[0]), round(slowdown, 4)))
             state = state.with_trial(replace(trial, attempt=replace(attempt, told_at=at)))

@@ -20,9 +20,6 @@ FRACTIONS = (0.01, 0.02)
 MIN_STEPS = (1, 3)
 """As many at least. The samples differ: a line through them tells the start from the steps."""
 
-TELL_S = 5.0
-"""How often the speed of a trial that runs on is told at most."""
-
 
 def sample(trial: TrialState, name: str, lease: Lease) -> Sample:
     """What a trial runs on a lease of class sample."""
@@ -47,7 +44,7 @@ def told(state: State, at: float) -> tuple[State, list[Command]]:
         if steps <= 0:
             continue
         if attempt.sample is None:
-            if trial.fate == "training" and (attempt.told_at is None or at >= attempt.told_at + TELL_S):
+            if trial.fate == "training" and attempt.may_tell(at):
                 commands.append(_speed(trial, attempt, steps, at))
                 state = state.with_trial(replace(trial, attempt=replace(attempt, told_at=at)))
         elif steps >= attempt.sample.steps or trial.fate != "training":

@@ -21,6 +21,10 @@ Reason = Literal["paused", "complete", "pruned", "failed", "stopped", "moved", "
 """Why an attempt is stopped. moved: to other GPUs. suspended: with the agent."""
 
 
+TELL_S = 5.0
+"""How often the arbiter is told how fast a trial is at most: averages do not need more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A run of so many steps that is measured, on a lease of class sample."""
@@ -73,6 +77,10 @@ class Attempt:
     first_step: float | None = None
     sample: Sample | None = None
 
+    def may_tell(self, at: float) -> bool:
+        """Whether it is time to tell the arbiter how fast it is."""
+        return self.told_at is None or at >= self.told_at + TELL_S
+
     @property
     def cells(self) -> tuple[str, ...]:
         """Its GPUs."""
@@ -113,9 +121,9 @@ class TrialState:
     `interrupted`: the end of its last run, until the next one shows what that has cost. `read`: what its launcher
     reads from its log. `error`, `last_lines` (of its log): why it failed. `ranking`: at the end of the latest rung that
     it was compared in. `others`: its further metrics at `step`, by name. `violated`: the constraint that it violates
-    there; "": none. `trained_s`: how long its earlier runs took. `alone_step_s`: seconds of a
-    step alone on a GPU that it may share. `measured`: its finished samples. `parent`: the trial from whose checkpoint
-    it begins; "": it begins at step 0. `has_begun`: it has been started from there.
+    there; "": none. `trained_s`: how long its earlier runs took. `alone_step_s`: seconds of a step alone on a GPU
+    that it may share. `measured`: its finished samples. `parent`: the trial from whose checkpoint it begins; "": it
+    begins at step 0. `has_begun`: it has been started from there.
     """
 
     id: str

@@ -55,6 +55,11 @@ class Leased:
         """What is not revoked."""
         return tuple([one for one in self.holdings if one.cell not in self.leaving]) if self.leaving else self.holdings
 
+    @property
+    def revoked(self) -> tuple[Holding, ...]:
+        """What is to be vacated."""
+        return tuple([one for one in self.holdings if one.cell in self.leaving]) if self.leaving else ()
+
 
 class Room(Protocol):
     """What a plan can place leases on now: leases that wait count as if they held their cells, and what is being

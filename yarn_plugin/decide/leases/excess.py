@@ -65,8 +65,7 @@ def allowed(leases: Mapping[str, Entry], occupancy: Occupancy, app: str, node: s
     overdue = 0
     for entry in (leases[key] for key in sorted(occupancy.leaving & occupancy.by_app.get(app, set()))):
         if entry.leased.by is not None and entry.leased.by <= at:
-            leaving = [holding for holding in entry.leased.holdings if holding.cell in entry.leased.leaving]
-            overdue += gpus_on_nodes(leaving, occupancy.cells).get(node, 0)
+            overdue += gpus_on_nodes(entry.leased.revoked, occupancy.cells).get(node, 0)
     return occupancy.gpus_on(app, node) - overdue, overdue > 0
 
 

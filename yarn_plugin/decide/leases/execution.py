@@ -54,8 +54,7 @@ def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, gra
 
 
 def _check_keep(entry: Entry, occupancy: Occupancy) -> None:
-    leaving = [holding for holding in entry.leased.holdings if holding.cell in entry.leased.leaving]
-    reason = occupancy.refusal_of(leaving)
+    reason = occupancy.refusal_of(entry.leased.revoked)
     if reason is not None:
         raise PlanError(f"keep {entry.key!r}: others wait for its cells: {reason}")
 

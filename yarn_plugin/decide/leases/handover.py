@@ -57,7 +57,7 @@ def gpus_on_nodes(holdings: Sequence[Holding], cells: Cells) -> dict[str, int]:
 def end_vacated(entry: Entry, occupancy: Occupancy, in_use: InUse, at: float) -> Changes:
     """End a lease on those of its revoked cells that are vacated."""
     leased, cells, used = entry.leased, occupancy.cells, in_use.get(entry.app)
-    leaving = [holding for holding in leased.holdings if holding.cell in leased.leaving]
+    leaving = leased.revoked
     counts = gpus_on_nodes(leaving, cells)
     here = {node: occupancy.gpus_on(entry.app, node) for node in counts}
     before = entry
@@ -185,9 +185,8 @@ def take_back(
 
 def _leaving(leases: Mapping[str, Entry], occupancy: Occupancy, app: str) -> dict[str, int]:
     """How many whole GPUs of each node an application has to vacate."""
-    revoked = [leases[key].leased for key in occupancy.leaving & occupancy.by_app[app]]
-    holdings = [holding for leased in revoked for holding in leased.holdings if holding.cell in leased.leaving]
-    return gpus_on_nodes(holdings, occupancy.cells)
+    keys = occupancy.leaving & occupancy.by_app[app]
+    return gpus_on_nodes([holding for key in keys for holding in leases[key].leased.revoked], occupancy.cells)
 
 
 def _unplaced(
