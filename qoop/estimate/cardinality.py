@@ -210,10 +210,10 @@ def _of_union(parts: Sequence[TableStatistics], rows: float) -> dict[str, Column
 
 
 def _distinct(rows: Cardinalities, column: Column, limit: float) -> float:
-    index = rows.graph.bit[column.relation].bit_length() - 1
+    index = rows.graph.index(column.relation)
     leaf = rows.rows(1 << index)
     return max(min(rows.prior.distinct(column), leaf, limit), 1.0)
 
 
 def _width(rows: Cardinalities, column: Column) -> float:
-    return rows.base(rows.graph.bit[column.relation].bit_length() - 1).column(column.name).width
+    return rows.base(rows.graph.index(column.relation)).column(column.name).width

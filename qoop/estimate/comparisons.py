@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qoop.estimate.key_ranges import Mask
-from qoop.estimate.selectivity import MIN_PASSING_ROWS, Selectivity
+from qoop.estimate.selectivity import MIN_PASSING_ROWS
 from qoop.estimate.statistics import TableStatistics, Value
 from qoop.plans.graph import JoinGraph
 from qoop.plans.predicate import Column, CompareColumns, Predicate
@@ -25,16 +25,11 @@ class Comparisons:
 
     Args:
         tables: the statistics of each relation.
-        selectivities: those of its filters.
+        passing: which rows of each relation's sample pass its filters; None: that is not known.
     """
 
-    def __init__(
-        self, graph: JoinGraph, tables: Sequence[TableStatistics], selectivities: Sequence[Selectivity]
-    ) -> None:
-        self._graph, self._tables = graph, tables
-        self._passing = [
-            None if part.passing is None else np.asarray(part.passing, dtype=np.bool_) for part in selectivities
-        ]
+    def __init__(self, graph: JoinGraph, tables: Sequence[TableStatistics], passing: Sequence[Mask | None]) -> None:
+        self._graph, self._tables, self._passing = graph, tables, passing
         self._values: dict[tuple[Column, float], Values | None] = {}
 
     def selectivity(self, predicate: Predicate, inside: Mapping[int, Mask] | None = None) -> float:
@@ -51,7 +46,7 @@ class Comparisons:
 
     def distinct_of_equal(self, columns: Sequence[Column]) -> list[float]:
         """The distinct values of columns that are equated; one of which nothing is known has those of the others."""
-        tables = [self._tables[self._index(column)] for column in columns]
+        tables = [self._tables[self._graph.index(column.relation)] for column in columns]
         pairs = list(zip(tables, columns, strict=True))
         known = [table.columns[column.name].distinct for table, column in pairs if column.name in table.columns]
         most = max(known, default=None)
@@ -73,13 +68,13 @@ class Comparisons:
         fraction = {
             "<": 1.0 - upto, "<=": 1.0 - below, ">": below, ">=": upto, "<>": 1.0 - (upto - below),
         }[op]  # fmt: skip
-        nulls = [self._tables[self._index(column)].column(column.name).nulls for column in (left, right)]
+        nulls = [self._tables[self._graph.index(column.relation)].column(column.name).nulls for column in (left, right)]
         return max(float(fraction) * (1.0 - nulls[0]) * (1.0 - nulls[1]), LEAST)
 
     def _sampled(self, column: Column, offset: float, inside: Mapping[int, Mask]) -> Values | None:
         """The sampled values of a column in the rows that are joined; in those that pass the filters if these are too
         few, and in all if these are too. None if that is no sample of the column."""
-        index = self._index(column)
+        index = self._graph.index(column.relation)
         values = self._known_values(column, offset)
         if values is None:
             return None
@@ -94,12 +89,9 @@ class Comparisons:
     def _known_values(self, column: Column, offset: float) -> Values | None:
         key = column, offset
         if key not in self._values:
-            sample = self._tables[self._index(column)].sample.get(column.name, ())
+            sample = self._tables[self._graph.index(column.relation)].sample.get(column.name, ())
             self._values[key] = comparable(sample, offset)
         return self._values[key]
-
-    def _index(self, column: Column) -> int:
-        return self._graph.bit[column.relation].bit_length() - 1
 
 
 def comparable(values: Sequence[Value], offset: float = 0.0) -> Values | None:

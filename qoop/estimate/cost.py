@@ -206,7 +206,7 @@ def _pruners(
             continue
         for columns in rows.graph.joining_classes(side.relations, other.relations):
             read = rows.graph.representative(columns, side.relations)
-            index = rows.graph.bit[read.relation].bit_length() - 1
+            index = rows.graph.index(read.relation)
             if read.name in rows.base(index).partitioned_by and _scans(side, inputs, 1 << index):
                 found[index] = found.get(index, 0) | other.relations
     return found

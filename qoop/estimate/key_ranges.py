@@ -12,7 +12,7 @@ from math import expm1, inf, log, nan
 import numpy as np
 from numpy.typing import NDArray
 
-from qoop.estimate.selectivity import MIN_PASSING_ROWS, Selectivity
+from qoop.estimate.selectivity import MIN_PASSING_ROWS
 from qoop.estimate.statistics import TableStatistics
 from qoop.plans.graph import JoinGraph, RelationSet
 from qoop.plans.predicate import Column
@@ -56,20 +56,15 @@ class KeyRanges:
 
     Args:
         tables: the statistics of each relation.
-        selectivities: those of its filters.
+        passing: which rows of each relation's sample pass its filters; None: that is not known.
     """
 
-    def __init__(
-        self, graph: JoinGraph, tables: Sequence[TableStatistics], selectivities: Sequence[Selectivity]
-    ) -> None:
-        self._graph, self._tables = graph, tables
+    def __init__(self, graph: JoinGraph, tables: Sequence[TableStatistics], passing: Sequence[Mask | None]) -> None:
+        self._graph, self._tables, self._passing = graph, tables, passing
         self._samples: dict[Column, NDArray[np.float64]] = {}
-        self._passing = [
-            None if part.passing is None else np.asarray(part.passing, dtype=np.bool_) for part in selectivities
-        ]
         self._joined: dict[RelationSet, JoinedRanges] = {}
         self._ranged = {
-            place: [(graph.bit[column.relation].bit_length() - 1, column) for column in known]
+            place: [(graph.index(column.relation), column) for column in known]
             for place, columns in enumerate(graph.classes)
             if len(known := [column for column in sorted(columns) if self._span(column) is not None]) > 1
         }
@@ -211,7 +206,7 @@ class KeyRanges:
         return fraction, float(of_all)
 
     def _span(self, column: Column) -> Bounds | None:
-        known = self._tables[self._graph.bit[column.relation].bit_length() - 1].column(column.name)
+        known = self._tables[self._graph.index(column.relation)].column(column.name)
         return None if known.low is None or known.high is None else (known.low, known.high)
 
     def _sample(self, column: Column) -> NDArray[np.float64]:
@@ -219,7 +214,7 @@ class KeyRanges:
         sorted and the sample from few parts of the table, so that it does not show which values occur."""
         known = self._samples.get(column)
         if known is None:
-            table = self._tables[self._graph.bit[column.relation].bit_length() - 1]
+            table = self._tables[self._graph.index(column.relation)]
             values = table.sample.get(column.name, ())
             distinct = max(table.column(column.name).distinct, 1.0)
             expected = distinct * -expm1(-len(values) / distinct)

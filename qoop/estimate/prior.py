@@ -5,6 +5,8 @@ from functools import cached_property
 from math import exp, log
 from typing import NamedTuple
 
+import numpy as np
+
 from qoop.estimate.comparisons import Comparisons
 from qoop.estimate.key_ranges import Bounds, JoinedRanges, KeyRanges
 from qoop.estimate.selectivity import MIN_PASSING_ROWS, Selectivity, filter_selectivity
@@ -54,8 +56,11 @@ class Prior:
         self._leaf = [
             max(table.rows * part.fraction, 1.0) for table, part in zip(self.tables, self._selectivities, strict=True)
         ]
-        self._comparisons = Comparisons(graph, self.tables, self._selectivities)
-        self._ranges = KeyRanges(graph, self.tables, self._selectivities)
+        passing = [
+            None if part.passing is None else np.asarray(part.passing, dtype=np.bool_) for part in self._selectivities
+        ]
+        self._comparisons = Comparisons(graph, self.tables, passing)
+        self._ranges = KeyRanges(graph, self.tables, passing)
         self._equal: dict[tuple[int, RelationSet, Bounds | None], float] = {}
         self._pairs = self._find_pairs()
         self._rows: dict[RelationSet, float] = {}
@@ -97,7 +102,7 @@ class Prior:
 
     def distinct(self, column: Column) -> float:
         """The distinct values of a column in the join of all relations."""
-        index = self.graph.bit[column.relation].bit_length() - 1
+        index = self.graph.index(column.relation)
         known, rows = self._statistics(column), max(self._leaf[index] * self.joined_part(index), 1.0)
         limits = [known.distinct, rows]
         for predicate in self.graph.relations[index].filters:
@@ -180,7 +185,7 @@ class Prior:
         return known
 
     def _statistics(self, column: Column) -> ColumnStatistics:
-        return self.tables[self.graph.bit[column.relation].bit_length() - 1].column(column.name)
+        return self.tables[self.graph.index(column.relation)].column(column.name)
 
     def _composite_keys(self, relations: RelationSet) -> float:
         """Correct joins on several columns: together these have no more values than the larger relation has rows.

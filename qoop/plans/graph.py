@@ -68,6 +68,10 @@ class JoinGraph:
         """The bit of each relation, by alias."""
         return {relation.alias: 1 << i for i, relation in enumerate(self.relations)}
 
+    def index(self, relation: str) -> int:
+        """The place of a relation, by alias."""
+        return self.bit[relation].bit_length() - 1
+
     @cached_property
     def class_sets(self) -> tuple[RelationSet, ...]:
         """The relations that each class touches."""

@@ -91,14 +91,15 @@ def read_statistics(files: Sequence[Path]) -> TableStatistics:
     footers = [(file, pq.read_metadata(file)) for file in opened]
     size, read = (sum(file.stat().st_size for file in some) for some in (files, opened))
     rows = round(sum(footer.num_rows for _, footer in footers) * (size / read if read else 1.0))
-    groups = _sampled_groups(list(_groups(footers)))
-    sample = _sample(groups)
+    groups = list(_groups(footers))
+    chosen = _sampled_groups(groups)
+    sample = _sample(chosen)
     chunks = sum(footer.num_row_groups * footer.num_columns for _, footer in footers)
     are_all = len(opened) == len(files) and chunks <= MAX_CHUNKS
-    parts = [_group_ranges(group.metadata) for group in _groups(footers)] if are_all else []
+    parts = [_group_ranges(group.metadata) for group in groups] if are_all else []
     ranges = _merged(parts)
-    sampled = [_group_ranges(group.metadata) for group in groups] if are_all else []
-    among = sum(group.metadata.num_rows for group in groups)
+    sampled = [_group_ranges(group.metadata) for group in chosen] if are_all else []
+    among = sum(group.metadata.num_rows for group in chosen)
     columns = {
         name: ColumnStatistics(
             distinct=max(
