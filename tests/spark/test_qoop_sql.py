@@ -131,7 +131,6 @@ def test_a_query_stops_at_its_timeout(spark, slow_views):
         qoop.collect(spark, SLOW, qoop.Options(timeout=2.0, cut_policy=CutPolicy(everywhere=True)))
 
 
-@pytest.mark.flaky(reruns=3)  # On a busy machine an output may still be there; why is not known.
 def test_a_plan_whose_outputs_take_too_much_room_is_given_up(spark, slow_views, monkeypatch):
     """Its outputs are removed before the query runs as written."""
     monkeypatch.setattr(spark_engine, "LIMIT_CHECK_S", 0.0)
