@@ -68,6 +68,15 @@ def test_a_user_cannot_take_all_sessions():
         assert answers(world)
 
 
+@pytest.mark.parametrize("settings", [{f"x{number}": "1" for number in range(501)}, {"x": "1" * 70_000}])
+def test_the_settings_of_a_session_are_bounded(settings):
+    """Spark takes time for each, in a thread that others wait for, and keeps them as long as the session lasts."""
+    with World().running() as world, Client(world.port) as client:
+        refused = client.call("OpenSession", client_protocol=9, configuration=settings).status
+        assert (refused.sqlState, refused.errorMessage.split(":")[0]) == ("53000", "configuration")
+        assert not world.handler.sessions.all() and client.open(**dict(list(settings.items())[:1], x="1"))
+
+
 def test_a_user_cannot_take_all_connections():
     with World(small(max_connections=20)).running() as world:
         hogs = [Client(world.port, user="hog") for _ in range(18)]
