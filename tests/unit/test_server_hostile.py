@@ -196,6 +196,16 @@ def test_http_that_is_not_served_is_refused_and_nothing_is_logged(head, status, 
     assert "Traceback" not in caplog.text
 
 
+def test_a_body_in_very_many_chunks_is_refused():
+    """Each takes time of the one thread that reads for all clients."""
+    with World().running() as world, socket.create_connection(("127.0.0.1", world.port), timeout=10) as opened:
+        opened.sendall(b"POST /cliservice HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            opened.sendall(b"1\r\na\r\n" * 30_000)
+            assert opened.recv(100).startswith(b"HTTP/1.1 413 ")
+        assert answers(world)
+
+
 def test_statements_that_wait_do_not_delay_a_shutdown():
     with World(small(max_running=1)).running() as world, Client(world.port) as client:
         session = client.open()
