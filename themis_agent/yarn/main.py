@@ -161,7 +161,7 @@ class Search:
         if state.finished:
             self._driver.finish(found.succeeded, sentence(self._app, found))
         else:
-            self._driver.finish(None, f"suspended; `themis-agent resume {self._folder}` goes on with it")
+            self._driver.finish(None, f"suspended; `themis-agent resume {self._folder}` continues it")
 
 
 def progress(state: State) -> float:
