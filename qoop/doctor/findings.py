@@ -150,7 +150,7 @@ def arbiter(facts: ArbiterFacts) -> Finding:
 
 
 def metastore(facts: MetastoreFacts) -> Finding:
-    """The metastore that hive-site.xml names, or the catalogue that lasts on this machine."""
+    """The metastore that hive-site.xml names, or the persistent catalogue of this machine."""
     if not facts.has_hive:
         remedy = "use a Spark that was built with Hive, or --tables DIR"
         return Finding("metastore", "limited", "this Spark has no Hive, so tables end with the application", remedy)

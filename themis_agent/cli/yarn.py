@@ -106,7 +106,7 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
 @options.rm(required=False, more="  [default: as it was submitted]")
 @console.ca_option
 def stop(search: str, for_good: bool, kill: bool, rm: str | None, verify: str | bool) -> None:
-    """Stop a search: its trials save checkpoints and end. `themis-agent resume DIR` goes on with it, and `themis-agent
+    """Stop a search: its trials save checkpoints and end. `themis-agent resume DIR` continues it, and `themis-agent
     best DIR` prints the best one so far.
 
     SEARCH: its folder, or the id of its application if you submitted it from this machine. With --kill and --rm, the id
@@ -137,5 +137,5 @@ def stop(search: str, for_good: bool, kill: bool, rm: str | None, verify: str | 
     if for_good:
         console.out.print(f"{search} is stopping for good: its trials save checkpoints")
     else:
-        advice = f"go on with: themis-agent resume {Folder(folder)}"
+        advice = f"resume it with: themis-agent resume {Folder(folder)}"
         console.out.print(f"{search} is being suspended: its trials save checkpoints; {advice}")
