@@ -79,7 +79,7 @@ class AuctionSettings:
         """
         self.of_rounds(1, RULES)
 
-    def of_rounds(self, seed: int, rules: Literal[2, 3]) -> LeaseSettings:
+    def of_rounds(self, seed: int, rules: Literal[2, 3, 4]) -> LeaseSettings:
         """The same for the rounds. What they do not read are the ledger's settings."""
         return LeaseSettings(policy=THEMIS, seed=seed, rules=rules, **asdict(self))
 

@@ -99,7 +99,7 @@ class Seen:
     leases: Mapping[str, Leased]
     room: Room = field(compare=False)
     steering: bool = True
-    rules: Literal[2, 3] = RULES
+    rules: Literal[2, 3, 4] = RULES
 
     def everywhere(self, reason: Idle) -> dict[str, Idle]:
         """One reason why all free cells stay idle, as `Plan.idle`."""

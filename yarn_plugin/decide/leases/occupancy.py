@@ -83,7 +83,7 @@ class Tally:
 class Occupancy:
     """Tallies of all leases, and what else is asked often. Follows from the leases and the cells, changed with both.
 
-    `crowded`: GPUs whose node has no room for their tasks. `now`: what leases hold that have started, cells that are
+    `crowded`: free GPUs that cannot be leased (see `room`). `now`: what leases hold that have started, cells that are
     being vacated included. `later`: what they keep, and what others wait for; what a lease passes over to the one that
     replaces it counts for that one. `replaced`: by the key of such a lease, the other one.
     """

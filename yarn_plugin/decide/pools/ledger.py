@@ -213,7 +213,9 @@ class _Call:
         changed_cells = self._take_cells()
         changed_claims = self._take_claims()
         self.book.occupancy.crowded = frozenset(self._ledger.crowded)
-        crowded = room.crowded(self.book.occupancy, self._view.node_used, self._settings)
+        crowded = room.crowded(
+            self.book.occupancy, self._view.node_used, self._in_use, self._view.claims, self._settings
+        )
         self.book.occupancy.crowded = frozenset(crowded)
         moved = sorted(set(crowded) ^ set(self._ledger.crowded))
         self._ledger = replace(self._ledger, crowded=crowded)
