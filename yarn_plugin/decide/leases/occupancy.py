@@ -233,9 +233,13 @@ class Occupancy:
     def is_free(self, gpu: str) -> bool:
         """Whether nothing is leased of a usable GPU, nor a cell that contains it."""
         cells = self.cells
-        if gpu in cells.broken or gpu in self.crowded:
+        if gpu in cells.broken or self.lacks_room(gpu):
             return False
         return not self.later.counts.get(gpu) and not self.later.has_whole(cells, gpu)
+
+    def lacks_room(self, gpu: str) -> bool:
+        """Whether nothing can be leased of a GPU that nobody leases, as other containers use its node."""
+        return gpu in self.crowded
 
     def free_in(self, cell: str | None = None) -> Iterator[str]:
         """The free GPUs in a cell (None: in the pool), in the order of `Cells.gpus`."""

@@ -20,12 +20,13 @@ def crowded(
     occupancy: Occupancy,
     node_used: Mapping[str, Resources],
     in_use: InUse,
-    claims: Iterable[Claim],
+    is_any_unlisted: bool,
     settings: LedgerSettings,
 ) -> tuple[str, ...]:
     """The GPUs in no lease that cannot be leased, sorted.
 
-    `node_used`: what all containers use of each node. `in_use`: by the applications of these claims, registered or not.
+    `node_used`: what all containers use of each node. `in_use`: by the pool's applications, registered or not.
+    `is_any_unlisted`: see the function of this name.
     """
     cells = occupancy.cells
     room = {
@@ -34,7 +35,7 @@ def crowded(
         if (node := cell_of_node(cells.topology, name)) is not None
     }
     beyond = beyond_leases(in_use, occupancy.gpus_on) if settings.rules > 3 else {}
-    if settings.rules > 3 and is_any_unlisted(claims, in_use):
+    if settings.rules > 3 and is_any_unlisted:
         room = dict.fromkeys([place.machine for place in cells.gpus.values()], 0)
     found: list[str] = []
     for node in {*room, *beyond}:

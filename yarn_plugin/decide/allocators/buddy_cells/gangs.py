@@ -96,7 +96,7 @@ class Gangs:
     def is_usable(self, leaf: PhysicalCell, victims: Sequence[str]) -> bool:
         """Whether a gang with these victims can have a leaf: its GPU is there, with room, or a victim's."""
         gpu = self.gpus.get(leaf)
-        if gpu is None or gpu in self.seen.cells.broken:
+        if gpu is None or gpu in self.seen.cells.broken or self.seen.room.lacks_room(gpu):
             return False
         return self.seen.room.is_free(gpu) or (leaf.holder is not None and leaf.holder.name in victims)
 

@@ -142,7 +142,7 @@ class Guests:
 
     def _can_lend(self, leaf: PhysicalCell) -> bool:
         gpu = self._gangs.gpus.get(leaf)
-        if gpu is None or gpu in self._seen.cells.broken:
+        if gpu is None or gpu in self._seen.cells.broken or self._seen.room.lacks_room(gpu):
             return False
         return self._seen.room.is_free(gpu) or leaf.holder is not None or gpu in self._released
 
