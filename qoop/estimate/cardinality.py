@@ -44,7 +44,7 @@ def corrections(uncertainties: Sequence[float], measurements: Sequence[Measureme
     return [float(value) for value in result]
 
 
-LARGEST_ERROR, MOST_ROWS = 100.0, 1e60
+MAX_ERROR, MAX_ROWS = 100.0, 1e60
 """Limits beyond any that occur, of the logarithm of a correction and of rows, so that no estimate overflows."""
 
 
@@ -77,7 +77,7 @@ class Cardinalities:
         known = self._rows.get(relations)
         if known is None:
             error = sum(self._factors[place] for place in self._involved(relations)) if self._is_corrected else 0.0
-            known = min(max(self.prior.rows(relations) * exp(min(error, LARGEST_ERROR)), 1.0), MOST_ROWS)
+            known = min(max(self.prior.rows(relations) * exp(min(error, MAX_ERROR)), 1.0), MAX_ROWS)
             self._rows[relations] = known
         return known
 

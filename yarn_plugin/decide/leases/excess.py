@@ -70,19 +70,19 @@ def allowed(leases: Mapping[str, Entry], occupancy: Occupancy, app: str, node: s
 
 
 def signal(
-    known: Mapping[str, Excess], found: ContainersListed, topology: Topology, allowed: Callable[[str], int]
+    known: Mapping[str, Excess], listed: ContainersListed, topology: Topology, allowed: Callable[[str], int]
 ) -> tuple[SignalContainers, ...]:
     """Signal the newest containers with GPUs beyond the lease, never a master; none if the application complied.
 
     `allowed`: how many GPUs of a node the application may use now.
     """
     on: dict[str, list[tuple[str, int, bool]]] = {}
-    for container in found.containers:
+    for container in listed.containers:
         node = cell_of_node(topology, container.node) or container.node
         on.setdefault(node, []).append((container.id, container.resources[GPU], container.master))
     commands = []
     for node, containers in on.items():
-        excess = known.get(f"{found.app} {node}")
+        excess = known.get(f"{listed.app} {node}")
         leased, used = allowed(node), sum(gpus for _, gpus, _ in containers)
         if used <= leased or excess is None or excess.listed_at is None:
             continue
@@ -92,5 +92,5 @@ def signal(
                 chosen.append(name)
                 left -= gpus
         if chosen:
-            commands.append(SignalContainers(found.app, tuple(chosen), BeyondLease(found.app, node, used, leased)))
+            commands.append(SignalContainers(listed.app, tuple(chosen), BeyondLease(listed.app, node, used, leased)))
     return tuple(commands)
