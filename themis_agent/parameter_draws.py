@@ -101,19 +101,19 @@ def draw(app: AppFile, command: SampleTrial, state: State, earlier: Sequence[Ear
 
 def suggest(trial: optuna.Trial, space: Mapping[str, AnyDimension]) -> Parameters:
     """A value for each parameter of a space whose condition holds."""
-    found: Parameters = {}
+    drawn: Parameters = {}
     for name in in_order(space):
         dimension = space[name]
-        if any(other not in found or found[other] != value for other, value in dimension.when.items()):
+        if any(other not in drawn or drawn[other] != value for other, value in dimension.when.items()):
             continue
         match dimension:
             case FloatDimension():
-                found[name] = trial.suggest_float(name, dimension.low, dimension.high, log=dimension.log)
+                drawn[name] = trial.suggest_float(name, dimension.low, dimension.high, log=dimension.log)
             case IntDimension():
-                found[name] = trial.suggest_int(name, dimension.low, dimension.high, log=dimension.log)
+                drawn[name] = trial.suggest_int(name, dimension.low, dimension.high, log=dimension.log)
             case CategoricalDimension():
-                found[name] = trial.suggest_categorical(name, dimension.choices)  # type: ignore[assignment]
-    return found
+                drawn[name] = trial.suggest_categorical(name, dimension.choices)  # type: ignore[assignment]
+    return drawn
 
 
 def distributions(space: Mapping[str, AnyDimension], parameters: Iterable[str]) -> Distributions:

@@ -157,17 +157,17 @@ def why(directory: Path | str, trial: str | None) -> None:
     folder, reader = _opened(directory)
     is_running = page_address(folder) is not None
     shown = _shown(folder, reader, is_running)
-    found = None if trial is None else _trial(shown.state, trial, directory)
-    subject = shown.app.name if found is None else found.id
+    chosen = None if trial is None else _trial(shown.state, trial, directory)
+    subject = shown.app.name if chosen is None else chosen.id
     if not reader.history.complete:
         console.out.print("The journal was compacted: what happened before that is not shown.")
-    for change in reader.history.of(found.id if found is not None else ""):
+    for change in reader.history.of(chosen.id if chosen is not None else ""):
         console.out.print(_line(change, subject))
         for line in change.last_lines:
             console.out.print(f"    {line}")
-    for text in now(shown, found):
+    for text in now(shown, chosen):
         console.out.print(f"now      {subject} {text}")
-    if found is None or not is_running:
+    if chosen is None or not is_running:
         console.out.print(standing(shown, is_running))
 
 

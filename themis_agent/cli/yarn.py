@@ -78,19 +78,21 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
     from themis_agent.submitting.search import state_of, trials_of
 
     rows, written, hidden = [], [], 0
-    for one in applications.searches(client.manager(rm, verify)):
-        if one.has_ended and not ended:
+    for search in applications.searches(client.manager(rm, verify)):
+        if search.has_ended and not ended:
             hidden += 1
             continue
         folder, trials = None, {}
         # One that cannot be read hides no other.
         with contextlib.suppress(ReportedError, OSError):
-            folder = recent.folder_of(one.id)
+            folder = recent.folder_of(search.id)
             trials = trials_of(state_of(folder)) if folder is not None else {}
         shown = ", ".join(f"{many} {name}" for name, many in trials.items()) or NOTHING
-        state = one.final if one.has_ended else one.state
-        rows.append((one.id, one.name, state, one.user, shown, one.gpus, one.tracking_url or NOTHING))
-        written.append({**asdict(one), "folder": str(Folder(folder)) if folder is not None else None, "trials": trials})
+        state = search.final if search.has_ended else search.state
+        rows.append((search.id, search.name, state, search.user, shown, search.gpus, search.tracking_url or NOTHING))
+        written.append(
+            {**asdict(search), "folder": str(Folder(folder)) if folder is not None else None, "trials": trials}
+        )
     console.out.print(console.table(None, ("id", "name", "state", "user", "trials", "#GPUs", "tracking URL"), rows))
     if hidden:
         have, them = ("has", "it") if hidden == 1 else ("have", "them")
