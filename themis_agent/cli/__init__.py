@@ -25,7 +25,7 @@ cli = console.version_option(
             "validate": ("themis_agent.cli.searching:validate", "Check the file of a search; print its brackets."),
             "run": ("themis_agent.cli.searching:run", "Run a search and print its best trial."),
             "submit": ("themis_agent.cli.yarn:submit", "Run a search on a YARN cluster with leased GPUs."),
-            "resume": ("themis_agent.cli.searching:resume", "Go on with a suspended or failed search."),
+            "resume": ("themis_agent.cli.searching:resume", "Continue a search that was suspended or has failed."),
             "list": ("themis_agent.cli.yarn:list_searches", "List the searches of a cluster, the latest first."),
             "stop": ("themis_agent.cli.yarn:stop", "Stop a search: its trials save checkpoints and end."),
             "status": ("themis_agent.cli.watching:status", "Show the trials of a search, running or not."),
