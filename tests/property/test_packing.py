@@ -23,7 +23,7 @@ from yarn_plugin.decide.mechanisms.packing import (
 )
 from yarn_plugin.decide.mechanisms.packing import patterns as by_patterns
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.simulation.shared_queues import drawn_jobs, drawn_slowdowns, sociable
+from yarn_plugin.simulation.shared_queues import drawn_jobs, drawn_slowdowns, least_disturbing
 
 SEEDS, MORE = range(300), range(300, 2300)
 
@@ -208,7 +208,7 @@ def test_without_scipy_the_better_algorithm_is_taken(monkeypatch):
 def drawn_problem(seed, jobs, scale):
     draw = random.Random(seed)
     slowdowns = drawn_slowdowns(draw, scale)
-    return PackingProblem(drawn_jobs(draw, jobs, sociable(slowdowns, 13)), slowdowns)
+    return PackingProblem(drawn_jobs(draw, jobs, least_disturbing(slowdowns, 13)), slowdowns)
 
 
 def test_a_queue_with_too_many_patterns_is_packed_in_groups():
