@@ -278,7 +278,7 @@ class _Call:
                 self.book.happened.append(happenings.Answer(app, message))
             case Outcome(_, "done", ContainersListed() as found):
                 listed = found.app
-                self._signal(found)
+                self._take_list(found)
             case Outcome(id) if id in self._ledger.problems:
                 self._solved(what)
         self._close_questions(())
@@ -340,22 +340,28 @@ class _Call:
                 )
             )
 
-    def _signal(self, found: ContainersListed) -> None:
-        if self._view.steering and found.app in self._steering.yarn_apps:
+    def _take_list(self, found: ContainersListed) -> None:
+        yarn_app, topology = self._steering.yarn_apps.get(found.app), self._view.topology
+        if yarn_app is None:
+            return
+        self.book.apply(handover.note_listed(self.book.leases, self.book.occupancy, found, topology, yarn_app))
+        if self._view.steering:
             known, leases, occupancy = self._ledger.excess, self.book.leases, self.book.occupancy
             signals = excess.signal(
                 known,
                 found,
-                self._view.topology,
-                lambda node: excess.allowed(leases, occupancy, found.app, node, self._at)[0],
+                topology,
+                lambda node, used: excess.allowed(leases, occupancy, found.app, node, used, self._at)[0],
             )
             self.book.apply(Changes(commands=signals))
 
     def _settle(self, keys: Iterable[str]) -> None:
         """End what is vacated of these leases, then start what waited for it, which may revoke what it replaces."""
+        use = self._view.use if self._settings.rules > 3 else None
         while entries := [self.book.leases[key] for key in keys]:
             for entry in sorted(entries, key=lambda one: (one.leased.by or 0.0, one.key)):
-                self.book.apply(handover.end_vacated(entry, self.book.occupancy, self._in_use, self._at))
+                leases, occupancy = self.book.leases, self.book.occupancy
+                self.book.apply(handover.end_vacated(entry, leases, occupancy, self._in_use, use, self._at))
             self._start()
             keys = self._just_revoked()
 
@@ -482,7 +488,9 @@ def _make(pool: Pool, registry: Registry) -> LedgerController:
     settings = pool.parameters
     assert isinstance(settings, LedgerSettings)
     kind = registry.allocator(settings.allocator)
-    least = kind.overtime_s(settings.settings, registry.allocators)
+    policy, least = kind.policy(settings.settings), kind.overtime_s(settings.settings, registry.allocators)
+    if policy is not None:
+        registry.lease_policy(policy)
     settings = replace(settings, overtime_s=max(settings.overtime_s, least))
     return LedgerController(pool.name, settings, kind.make(settings.settings, registry.allocators))
 
