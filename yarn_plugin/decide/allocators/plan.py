@@ -22,7 +22,6 @@ class Idle(StrEnum):
     NOT_WANTED = "not wanted"
     NO_ANSWERS = "no answers"
     TOO_FEW = "too few for any claim"
-    WRONG_KIND = "of a kind that no claim uses"
     QUOTA = "quotas are used up"
     RESERVED = "reserved"
     NOT_FASTER = "would make no claim faster"

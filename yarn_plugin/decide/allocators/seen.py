@@ -71,6 +71,10 @@ class Room(Protocol):
         """Whether nothing is leased of a usable GPU, nor a cell that contains it."""
         ...
 
+    def lacks_room(self, gpu: str) -> bool:
+        """Whether nothing can be leased of a GPU that nobody leases, as other containers use its node."""
+        ...
+
     def free_in(self, cell: str | None = None) -> Iterator[str]:
         """The free GPUs in a cell (None: in the pool), in the order of `Cells.gpus`."""
         ...

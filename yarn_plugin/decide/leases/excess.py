@@ -75,19 +75,19 @@ def allowed(
 
 
 def signal(
-    known: Mapping[str, Excess], found: ContainersListed, topology: Topology, allowed: Callable[[str, int], int]
+    known: Mapping[str, Excess], listed: ContainersListed, topology: Topology, allowed: Callable[[str, int], int]
 ) -> tuple[SignalContainers, ...]:
     """Signal the newest containers with GPUs beyond the lease, never a master; none if the application complied.
 
     `allowed`: how many GPUs of a node the application, which uses so many, may use now.
     """
     on: dict[str, list[tuple[str, int, bool]]] = {}
-    for container in found.containers:
+    for container in listed.containers:
         node = cell_of_node(topology, container.node) or container.node
         on.setdefault(node, []).append((container.id, container.resources[GPU], container.master))
     commands = []
     for node, containers in on.items():
-        excess = known.get(f"{found.app} {node}")
+        excess = known.get(f"{listed.app} {node}")
         used = sum(gpus for _, gpus, _ in containers)
         leased = allowed(node, used)
         if used <= leased or excess is None or excess.listed_at is None:
@@ -98,5 +98,5 @@ def signal(
                 chosen.append(name)
                 left -= gpus
         if chosen:
-            commands.append(SignalContainers(found.app, tuple(chosen), BeyondLease(found.app, node, used, leased)))
+            commands.append(SignalContainers(listed.app, tuple(chosen), BeyondLease(listed.app, node, used, leased)))
     return tuple(commands)

@@ -109,7 +109,7 @@ class Ledger:
     began.
 
     `claims` and `nodes`: as the allocator knows them. `asked`, `problems`: by the id of the command. `wakes`: by key.
-    `excess`: by "app node". `crowded`: free GPUs whose node has no room for their tasks now. `idle`: why cells are
+    `excess`: by "app node". `crowded`: free GPUs that cannot be leased now (see `room`). `idle`: why cells are
     free.
     """
 

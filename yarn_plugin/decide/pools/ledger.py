@@ -78,6 +78,7 @@ class _Known:
     claims: Mapping[ClaimKey, Claim]
     steering: handover.Steering
     in_use: handover.InUse
+    is_any_unlisted: bool
     seen: LeasesSeen
     due: float | None
     questions: OpenQuestions
@@ -188,6 +189,10 @@ class _Call:
             self._in_use = known.in_use
         else:
             self._in_use = handover.gpus_in_use(view.use, view.topology)
+        if known is not None and known.view.claims is view.claims and known.in_use is self._in_use:
+            self._is_any_unlisted = known.is_any_unlisted
+        else:
+            self._is_any_unlisted = room.is_any_unlisted(view.claims, self._in_use)
 
     def known(self, state: LedgerState) -> _Known:
         """What the next call may begin with."""
@@ -199,6 +204,7 @@ class _Call:
             self._claims,
             self._steering,
             self._in_use,
+            self._is_any_unlisted,
             self.book.seen,
             self._due,
             self._questions(),
@@ -213,7 +219,9 @@ class _Call:
         changed_cells = self._take_cells()
         changed_claims = self._take_claims()
         self.book.occupancy.crowded = frozenset(self._ledger.crowded)
-        crowded = room.crowded(self.book.occupancy, self._view.node_used, self._settings)
+        crowded = room.crowded(
+            self.book.occupancy, self._view.node_used, self._in_use, self._is_any_unlisted, self._settings
+        )
         self.book.occupancy.crowded = frozenset(crowded)
         moved = sorted(set(crowded) ^ set(self._ledger.crowded))
         self._ledger = replace(self._ledger, crowded=crowded)
