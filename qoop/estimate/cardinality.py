@@ -60,7 +60,7 @@ class Corrections:
         return sqrt(max(variance, 0.0))
 
 
-LARGEST_ERROR, MOST_ROWS = 100.0, 1e60
+MAX_ERROR, MAX_ROWS = 100.0, 1e60
 """Limits beyond any that occur, of the logarithm of a correction and of rows, so that no estimate overflows."""
 
 
@@ -91,7 +91,7 @@ class Cardinalities:
         known = self._rows.get(relations)
         if known is None:
             error = sum(self._factors[place] for place in self._involved(relations)) if self._is_corrected else 0.0
-            known = min(max(self.prior.rows(relations) * exp(min(error, LARGEST_ERROR)), 1.0), MOST_ROWS)
+            known = min(max(self.prior.rows(relations) * exp(min(error, MAX_ERROR)), 1.0), MAX_ROWS)
             self._rows[relations] = known
         return known
 
