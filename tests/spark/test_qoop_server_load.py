@@ -109,7 +109,8 @@ def test_fifty_clients_and_five_hundred_statements(world, spark):
     busy = threads()
     time.sleep(66)  # Spark keeps idle threads for a minute.
     print(f"memory after each half: {[round(used / 2**20) for used in memory]} MiB, {memory[1] / memory[0] - 1:+.1%}")
-    print(f"after a collection of garbage, and when threads have ended, in MiB: {[*kept, kept_in(spark, process)]}")
+    first, second = (sum(one.values()) for one in kept)
+    print(f"in use once garbage is collected: {kept} MiB, {second / first - 1:+.1%}; idle: {kept_in(spark, process)}")
     print(f"threads here and of the JVM: before {before}, at the end {busy}, later {threads()}")
     # The threads for short calls are started when they are needed, and stay.
     assert threads()[0] <= before[0] + SHORT_CALLS
