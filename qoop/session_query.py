@@ -148,7 +148,8 @@ class SessionQuery:
         """Read those tables as of these versions, if Spark can read each as of one where the query names it."""
         if versions:
             with suppress(PySparkException):
-                self.written = QueryAsWritten(self.spark, versions.in_text(self._parsed.text))
+                text = self._parsed.text
+                self.written = QueryAsWritten(self.spark, text, at_versions=versions.in_text(text))
                 self._versions = versions
 
     @property

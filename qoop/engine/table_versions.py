@@ -70,6 +70,19 @@ def is_at_version(leaf: Any) -> bool:
     return False
 
 
+def identity_at_version(leaf: Any) -> str | None:
+    """What tells the rows of one of Iceberg's tables as of a version, in any session; None of other leaves.
+
+    Each session has catalogs of its own, so Spark takes the same table in two of them for two tables.
+    """
+    try:
+        if _kind(leaf) == "DataSourceV2Relation" and leaf.timeTravelSpec().isDefined():
+            return f"{leaf.table().table().location()} {leaf.timeTravelSpec().get().toString()}"
+    except Py4JError:
+        pass
+    return None
+
+
 def _latest(plan: Any) -> str | None:
     """The version of the table that is all of a plan; None if it has none, such as one of Iceberg's without rows."""
     while _kind(plan) in ("SubqueryAlias", "Project") and not plan.children().isEmpty():

@@ -16,7 +16,7 @@ from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import is_cut, items, leaves, objects_in, printed, sequence
 from qoop.engine.session import comparing_session
 from qoop.engine.snapshot import is_hives, keep
-from qoop.engine.table_versions import TableVersions
+from qoop.engine.table_versions import TableVersions, identity_at_version
 from qoop.equivalence.canonical import canonical_text
 from qoop.equivalence.exact import is_exact
 from qoop.equivalence.expression import Expr
@@ -241,6 +241,8 @@ class _PlanReader:
         return found
 
     def _number(self, relation: Any) -> str:
+        if (known_by := identity_at_version(relation)) is not None:
+            return known_by
         alike = self._known.setdefault(relation.hashCode(), [])
         for number, known in alike:
             if known.equals(relation):
