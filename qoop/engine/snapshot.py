@@ -95,7 +95,7 @@ def files_read(written: DataFrame) -> list[Any]:
     lines = printed(written._jdf.queryExecution().analyzed()).splitlines()
     if any(OF_BLOCKS.search(line) for line in lines if RELATION not in line):
         raise NoSnapshotError(CannotPin(NotPinned.FILE_BLOCKS))
-    session, found, counted = written.sparkSession, [], set[int]()
+    session, leaves, counted = written.sparkSession, [], set[int]()
     settings = reading_settings(session)
     for leaf in _leaves(written):
         if str(leaf.getClass().getSimpleName()) in SAME_EACH_TIME:
@@ -111,8 +111,8 @@ def files_read(written: DataFrame) -> list[Any]:
             if identity not in counted:
                 _refuse_many_partitions(leaf.catalogTable(), session)
             counted.add(identity)
-        found.append(leaf)
-    return found
+        leaves.append(leaf)
+    return leaves
 
 
 def _refuse_many_partitions(table: Any, session: SparkSession) -> None:

@@ -362,6 +362,9 @@ class SparkEngine:
                 if whole:
                     self._inexact.add(view)
             stored = self._checkpoints.save(view, analysed.frame, whole=whole, versions=versions)
+            # Before its end is reported: the stages that would follow store more, and between checks of what is being
+            # computed all of them may end.
+            self._report_too_much(self._checkpoints.complete_bytes())
             return stored.rows, stored.bytes
         checked = self._checked(query)
         if self._once is not None:
@@ -548,10 +551,15 @@ class SparkEngine:
         if self._is_over_limit or time.monotonic() < self._next_limit_check:
             return
         self._next_limit_check = time.monotonic() + LIMIT_CHECK_S
-        cause = self._too_much(self._checkpoints.stored_bytes())
+        self._report_too_much(self._checkpoints.stored_bytes())
+
+    def _report_too_much(self, stored: float) -> None:
+        """Report that outputs of so many bytes are too large, once, if they are."""
+        if self._is_over_limit or (cause := self._too_much(stored)) is None:
+            return
         with self._lock:
             # Rows that are being stored cannot be taken back.
-            if cause is None or self._storing or self._is_over_limit:
+            if self._storing or self._is_over_limit:
                 return
             self._is_over_limit = True
         self._emit(CannotPlan(cause))

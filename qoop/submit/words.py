@@ -41,7 +41,7 @@ def arbiter_options(
             help=f"With --arbiter: file with {token}.  [default: the token in {TOKEN_VARIABLE}]",
         ),
         console.ca_option,
-        click.option("--pool", help="With --arbiter: the pool to join, if there are several."),
+        click.option("--pool", metavar="NAME", help="With --arbiter: the pool to join, if there are several."),
         click.option(
             "--weight",
             type=console.Number(0, 1000, min_open=True),

@@ -12,7 +12,6 @@ PROBLEMS = {"Problem", "Refused"}
 WITH_FIELD = {"BadInputError": 0, "Problem": 0, "Refused": 1}
 """Calls whose arguments are a field, a value and what is expected, from this position on."""
 
-WITHOUT_TEXT = {"StopIteration", "StopAsyncIteration", "KeyboardInterrupt", "NotImplementedError"}
 MIN_SPACES = 2
 """A literal with so many spaces is taken to be a sentence."""
 
@@ -153,7 +152,6 @@ class _Collector(ast.NodeVisitor):
         return []
 
 
-_TEXTS = (ast.Constant, ast.JoinedStr, ast.IfExp, ast.BinOp)
 _STYLE = {"err", "soft_wrap", "markup", "exc_info", "status_code", "headers", "style", "end", "nl", "stack_info"}
 
 

@@ -208,7 +208,7 @@ def targets(spark):
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
-@one_in(2, "text", STORING.values(), ids=STORING.keys())
+@one_in(3, "text", STORING.values(), ids=STORING.keys())
 def test_statements_that_store_rows(spark, targets, text, request):
     targets()
     spark.sql(text)
@@ -376,7 +376,7 @@ CAUSES = [
 ]  # fmt: skip
 
 
-@one_in(2, ("text", "settings", "cause", "changed_to"), CAUSES, ids=lambda value: str(value)[:60])
+@one_in(3, ("text", "settings", "cause", "changed_to"), CAUSES, ids=lambda value: str(value)[:60])
 def test_causes_that_spark_tells(spark, text, settings, cause, changed_to):
     spark.read.parquet(spark.table("t").inputFiles()[0].rpartition("/")[0]).createOrReplaceTempView("local")
     spark.table("t").createOrReplaceGlobalTempView("g")

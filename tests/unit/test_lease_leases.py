@@ -784,6 +784,19 @@ def test_without_the_size_of_a_task_use_of_nodes_does_not_matter():
     assert world.held() == {a: N1}
 
 
+def test_gpus_that_an_unregistered_application_uses_are_not_offered():
+    world = World.of(node("n1"), node("n2"))
+    name, gpus = "application_1_0999", Resources.of({"vcores": 1, GPU: 4})
+    shown = YarnApp(name, name, "ann", "root.gpu.old", False, 1.0, gpus, Resources(), 2)
+    world.stage.take(AppsChanged((shown,), ()))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    assert world.held() == {}, "nobody knows yet where its containers run"
+    world.stage.take(ContainersListed(name, (Container("container_1", "n1:8041", gpus, False),)))
+    world.wait(20.0)
+    assert world.held() == {a: {f"n2/{ordinal}" for ordinal in range(4)}}
+
+
 def test_a_lost_node_is_no_node_without_room():
     world = World.of(node("n1"), node("n2"), task_vcores=8)
     use(world, n1=(0, 32, 0), n2=(0, 0, 0))

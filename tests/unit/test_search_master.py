@@ -259,7 +259,7 @@ def test_a_search_that_is_stopped_is_resumed_where_it_was(yarn, held):
     assert first.join().problem is None
     assert not yarn.processes
     ((succeeded, message),) = yarn.ended
-    assert (succeeded, message) == (None, f"suspended; `themis-agent resume {first.folder}` goes on with it")
+    assert (succeeded, message) == (None, f"suspended; `themis-agent resume {first.folder}` continues it")
     assert first.search._link.left
     held.unlink()
     second = Attempt(yarn, 1, before=1, registered_as="app-2", step_s=0.1, max_steps=12).join()

@@ -76,7 +76,7 @@ cli = console.version_option(
             "why": ("yarn_plugin.cli.apps:why", "Explain the share of an application."),
             "replay": ("yarn_plugin.cli.replay:replay", "Explain an arbiter's decisions from its journal."),
             "simulate": ("yarn_plugin.cli.simulate:simulate", "Simulate a workload on a cluster in virtual time."),
-            "figures": ("yarn_plugin.cli.figures:figures", "Make a paper's figures again, from simulations."),
+            "figures": ("yarn_plugin.cli.figures:figures", "Reproduce the figures of papers by simulation."),
             "token": ("yarn_plugin.cli.apps:token", "Issue a token to a user (administrators)."),
         },
     )

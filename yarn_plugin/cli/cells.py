@@ -272,8 +272,8 @@ def show(file: Path | None, is_map: bool, running_file: Path | None, pool: Asked
     type=console.Number(0, 86_400),
     default=30.0,
     show_default=True,
-    metavar="S",
-    help="Seconds that evicted gangs have to leave (the pool's grace_s).",
+    metavar="SECONDS",
+    help="How long evicted gangs have to leave (the pool's grace_s).",
 )
 @_RUNNING
 @pool_options
@@ -392,10 +392,10 @@ def _held(gangs: Sequence[wire.RunningGang]) -> tuple[str, object, str]:
 def apply(new: Path, pool: AskedPool, json_file: Path | None) -> None:
     """Replace the cells file of a running arbiter by NEW, which takes effect without a restart.
 
-    Does what `plan` shows: gangs for which the new quotas have no cells become opportunistic, and go on. Their
-    applications are told before: NEW takes effect after the notice (notice_s of the allocator's settings), or at once
-    if nobody is downgraded. To take a change back within the notice, apply the earlier file. NEW must have the format
-    of the present file. Needs the administrator's token.
+    Does what `plan` shows: gangs for which the new quotas have no cells become opportunistic, and continue. Their
+    applications are notified before: NEW takes effect after the notice (notice_s of the allocator's settings), or at
+    once if nobody is downgraded. To take a change back within the notice, apply the earlier file. NEW must have the
+    format of the present file. Needs the administrator's token.
 
     \b
     Example:

@@ -187,16 +187,16 @@ class _Reader:
                     for holding in lease.holdings:
                         self._hold(RecordedLease(app, lease.id, holding.cell, at, [_win(at, cause)]))
             case Renew(lease=lease, cause=cause):
-                for one in self._of(lease):
-                    one.wins.append(_win(at, cause))
+                for held in self._of(lease):
+                    held.wins.append(_win(at, cause))
             case Revoke(lease=lease, cells=cells, cause=cause):
-                for one in self._of(lease, cells):
-                    one.revoked_at = at
-                    one.lost_in = cause.round if isinstance(cause, LeaseLost) else None
+                for held in self._of(lease, cells):
+                    held.revoked_at = at
+                    held.lost_in = cause.round if isinstance(cause, LeaseLost) else None
             case LeaseEnded(lease=lease, cells=cells, cause=cause):
-                for one in self._of(lease, cells):
-                    one.end, one.ended_by = at, None if cause is None else cause.kind
-                    del self._held[one.lease, one.cell]
+                for held in self._of(lease, cells):
+                    held.end, held.ended_by = at, None if cause is None else cause.kind
+                    del self._held[held.lease, held.cell]
 
     def _hold(self, lease: RecordedLease) -> None:
         """Note a grant, which is sent again after a restart of the arbiter."""
