@@ -147,7 +147,7 @@ class SessionQuery:
     def _read_at_versions(self, versions: TableVersions) -> None:
         """Read those tables as of these versions, if Spark can read each as of one where the query names it."""
         if versions:
-            with suppress(PySparkException):
+            with suppress(PySparkException, Py4JJavaError):
                 text = self._parsed.text
                 self.written = QueryAsWritten(self.spark, text, at_versions=versions.in_text(text))
                 self._versions = versions

@@ -349,9 +349,9 @@ class QueryAsWritten:
         return self.filtered
 
     def _new_frame(self) -> DataFrame:
-        return (
-            plain_sql(self._spark, self._at_versions) if self._parsed is None else frame_of(self._spark, self._parsed)
-        )
+        if self._parsed is not None:
+            return frame_of(self._spark, self._parsed)
+        return plain_sql(self._spark, self._at_versions)
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
