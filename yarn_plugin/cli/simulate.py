@@ -58,13 +58,17 @@ OF_CONTAINERS = "for workloads of applications in containers only"
 
 @click.command(context_settings=console.CONTEXT)
 @click.option(
-    "--workload", "workload_file", type=FILE, required=True, help="Applications and when they arrive (see below)."
+    "--workload",
+    "workload_file",
+    type=FILE,
+    required=True,
+    help="Applications, or jobs, and when they arrive (see above).",
 )
 @click.option(
     "--cluster",
     "cluster_file",
     type=FILE,
-    help="Nodes, pools, failures (TOML); or, for training, machines with GPUs. Needed but with --vcs and --load.",
+    help="Nodes, pools, failures (TOML); or, for training, machines with GPUs. Required, except with --vcs or --load.",
 )
 @click.option(
     "--policy",
@@ -78,7 +82,11 @@ OF_CONTAINERS = "for workloads of applications in containers only"
     help="Stock YARN instead of the arbiter: the queues of a capacity-scheduler.xml, or of a queue file (TOML).",
 )
 @click.option(
-    "--seed", type=Seeds(), default="0", show_default=True, help="Seed of all random draws; for training, several."
+    "--seed",
+    type=Seeds(),
+    default="0",
+    show_default=True,
+    help="Seed of all random draws; for training several, such as 0-4.",
 )
 @json_option
 @click.option(
@@ -143,6 +151,7 @@ OF_CONTAINERS = "for workloads of applications in containers only"
 @click.option(
     "--profiles",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
+    metavar="DIR",
     help="Training: directory of measured slowdowns of networks (JSON).",
 )
 @click.option(
@@ -152,11 +161,12 @@ OF_CONTAINERS = "for workloads of applications in containers only"
     show_default=True,
     help="Training: unit of the times in a file of the Themis authors' simulator.",
 )
-@click.option("--vcs", type=FILE, help="Jobs: file of cells and virtual clusters, whose jobs a trace has.")
+@click.option("--vcs", type=FILE, help="Jobs of a trace: file of the cells and the virtual clusters that submit them.")
 @click.option(
     "--load",
     type=console.Number(0, 100, min_open=True),
-    help="Jobs, instead of --vcs: each virtual cluster has as many nodes of 8 GPUs as its GPU time needs at this load.",
+    help="Jobs, instead of --vcs: give each virtual cluster so many nodes of 8 GPUs that its jobs keep this fraction "
+    "of them busy.",
 )
 @click.option("--from-day", type=click.IntRange(0), default=0, show_default=True, help="Jobs: leave out earlier days.")
 @click.option("--days", type=click.IntRange(1), help="Jobs: leave out later days.  [default: none]")
@@ -172,19 +182,20 @@ OF_CONTAINERS = "for workloads of applications in containers only"
     type=console.Number(0, 1),
     default=0.3,
     show_default=True,
-    help="Jobs on GPUs or cores: the share of users, those with the least progress, that is considered.",
+    help="Jobs on GPUs or cores: the fraction of the users, those with the least progress, whose jobs may start.",
 )
 @click.option(
     "--sample-share",
     type=console.Number(0, 1),
     default=0.0,
     show_default=True,
-    help="Jobs on GPUs or cores: nobody knows how long they take; samples, on so large a part of the machines, tell.",
+    help="Jobs on GPUs or cores: how long they take is not known, but measured first by short runs (samples) on at "
+    "most this fraction of the machines; 0: it is known.",
 )
 @click.option(
     "--barrier",
     is_flag=True,
-    help="Jobs on GPUs or cores: each waits for the samples of all that arrive with it.",
+    help="Jobs on GPUs or cores: none starts before the samples of all that arrived with it have ended.",
 )
 @click.pass_context
 def simulate(
@@ -244,7 +255,9 @@ def simulate(
     on the whole cluster. fairness: Jain's index of the slowdowns, 1 if all applications are slowed down equally.
 
     Against stock YARN: --queues simulates your own queues, without the arbiter. Nobody registers; an application is
-    in the queue of its field `queue`, that of queue-mappings, or the one that is called as its user, or default.
+    in the queue that its field `queue` or queue-mappings name, the one with the name of its user, or default.
+
+    \b
       yarn-plugin simulate --queues capacity-scheduler.xml --cluster cluster.toml --workload day.toml
 
     \b
@@ -266,7 +279,7 @@ def simulate(
     Jobs that run on a GPU or on cores, in the format of the AlloX authors' simulator:
       yarn-plugin simulate --policy allox,drff,srpt --cluster nodes.toml --workload jobs.txt
     Policies: allox, as the arbiter has it, and the baselines of its evaluation: allox_plus, srpt, sjf, sjf_plus,
-    jsq_plus, bf, es, drff, drfs, drfa. JCT: time from arrival to end. Samples take machines and time, too.
+    jsq_plus, bf, es, drff, drfs, drfa. JCT: time from arrival to end.
     """
     if queues is not None and policy is not None:
         raise BadInputError("--policy", policy, "must be left out beside --queues: stock YARN has no arbiter's policy")
