@@ -64,7 +64,7 @@ def cli() -> None:
 @cli.command(cls=PassThroughCommand, takes_file=True, context_settings=console.CONTEXT)
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS] (QUERY.sql | -e SQL)")
 @click.option("-e", "--execute", "text", metavar="SQL", help="Text of the query, instead of QUERY.sql.")
-@click.option("--name", help="Name of the application.  [default: the start of the query]")
+@click.option("--name", metavar="NAME", help="Name of the application.  [default: the start of the query]")
 @click.option(
     "--tables",
     metavar="DIR",
@@ -279,7 +279,7 @@ def doctor(rest: tuple[str, ...], json_file: Path | None, **given: Any) -> int:
 @click.option(
     "--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="Private key (PEM) of the certificate."
 )
-@click.option("--name", default="qoop server", show_default=True, help="Name of the application.")
+@click.option("--name", metavar="NAME", default="qoop server", show_default=True, help="Name of the application.")
 @click.option(
     "--tables",
     type=click.Path(path_type=Path),
@@ -315,7 +315,7 @@ def doctor(rest: tuple[str, ...], json_file: Path | None, **given: Any) -> int:
     type=click.IntRange(1, 1000),
     default=32,
     show_default=True,
-    help="Statements that run at the same time; others wait for their turn, which goes round the sessions.",
+    help="Statements that run at the same time; others wait, and sessions take turns.",
 )
 @click.option(
     "--idle-timeout",
@@ -345,7 +345,7 @@ def doctor(rest: tuple[str, ...], json_file: Path | None, **given: Any) -> int:
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long running statements may go on after SIGTERM or Ctrl-C.",
+    help="How long statements may still run after SIGTERM or Ctrl-C.",
 )
 def server(rest: tuple[str, ...], **given: Any) -> int:
     """Serve SQL to JDBC, ODBC and Python clients, by HiveServer2's protocol.

@@ -33,19 +33,19 @@ def show_status(everything: bool, json_file: Path | None) -> None:
         console.write_json(json_file, {"queries": [one.model_dump() for one in shown]})
 
 
-def _row(one: QueryStatus, now: float) -> tuple[str, ...]:
-    progress = one.progress(now)
-    plan = "as written" if one.plan is None else f"{one.plan} of {one.plans}"
-    if one.switches:
-        plan += f", {count(one.switches, 'switch', 'switches')}"
+def _row(query: QueryStatus, now: float) -> tuple[str, ...]:
+    progress = query.progress(now)
+    plan = "as written" if query.plan is None else f"{query.plan} of {query.plans}"
+    if query.switches:
+        plan += f", {count(query.switches, 'switch', 'switches')}"
     return (
-        one.name,
-        f"{datetime.fromtimestamp(one.started):%m-%d %H:%M:%S}",
-        one.state,
+        query.name,
+        f"{datetime.fromtimestamp(query.started):%m-%d %H:%M:%S}",
+        query.state,
         "-" if progress is None else f"{progress:.0%}",
         plan,
-        str(one.stages),
-        "-" if one.slots is None else in_slots(one.slots),
-        seconds(one.seconds(now)),
-        "-" if one.estimate_s is None else seconds(one.estimate_s),
+        str(query.stages),
+        "-" if query.slots is None else in_slots(query.slots),
+        seconds(query.seconds(now)),
+        "-" if query.estimate_s is None else seconds(query.estimate_s),
     )

@@ -1,6 +1,7 @@
 """Hypothesis profiles, and the options that rewrite stories and golden files."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -8,8 +9,12 @@ from hypothesis import HealthCheck, settings
 # Commands would open, and fill, the catalogue of whoever runs the tests.
 os.environ["QOOP_CATALOGUE"] = ""
 
+# A shell starts jobs in the background without Ctrl-C, and what tests start would inherit that: they interrupt it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # The same examples in every run, so that a failure is there for everybody.
-settings.register_profile("house", deadline=None, derandomize=True, max_examples=150)
+settings.register_profile("house", deadline=None, derandomize=True, max_examples=100)
 # Other examples in every run, and more of them: pytest tests/property --hypothesis-profile=search
 settings.register_profile(
     "search", deadline=None, max_examples=3000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -1,13 +1,13 @@
 """An arbiter with one pool of leased GPUs, on a clock that a test moves, and applications that bid as a test says."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from tests.toys.stage import Simulated, sent
-from yarn_plugin.decide.allocators.auction import AuctionSettings
+from yarn_plugin.decide.allocators.auction import on_ledger
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import AppsChanged, ContainersListed, ManagerReached, NodesChanged
-from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
+from yarn_plugin.decide.leases.settings import RULES
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.ledger import LedgerState
@@ -71,12 +71,7 @@ def lease_pool(settings):
 
 
 def ledger_pool(settings):
-    own = {one.name for one in fields(AuctionSettings)}
-    given = {name: value for name, value in {**SETTINGS, **settings}.items() if name != "policy"}
-    auction = AuctionSettings(**{name: value for name, value in given.items() if name in own})
-    others = {name: value for name, value in given.items() if name not in own}
-    parameters = LedgerSettings("themis", auction, **others)
-    return Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters)
+    return Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=on_ledger(lease_pool(settings).parameters))
 
 
 @dataclass
@@ -145,6 +140,13 @@ class World:
             found.setdefault(app, set()).update(gpus)
         return found
 
+    def leases_of(self, app):
+        """The ids of an application's leases."""
+        state = self.stage.state()
+        if isinstance(state, LedgerState):
+            return [one.id for one in state.ledger.leases.values() if one.app == app]
+        return [lease for lease, held in state.leases.items() if held.lease.app == app]
+
     def rounds(self):
         """The records of the rounds."""
         commands = (command for one in self.stage.decided for command in one.commands)
@@ -152,6 +154,11 @@ class World:
 
     def sent(self, *kinds):
         return self.stage.sent(kinds or (Ask, Offer, Grant, Renew, Revoke, LeaseEnded))
+
+    def rounds_state(self):
+        """What the pool knows of applications and rounds."""
+        state = self.stage.state()
+        return state.allocated if isinstance(state, LedgerState) else state
 
     # YARN.
 

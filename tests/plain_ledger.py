@@ -17,6 +17,9 @@ class PlainLedger:
         kept = (lease for lease in self.leases.values() if gpu in lease.cells and gpu not in lease.leaving)
         return gpu not in self.cells.broken and next(kept, None) is None
 
+    def lacks_room(self, gpu):
+        return False
+
     def free_in(self, cell=None):
         gpus = self.cells.gpus if cell is None else self.cells.gpus_in(cell)
         return (gpu for gpu in gpus if self.is_free(gpu))

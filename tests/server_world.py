@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -85,6 +86,7 @@ class World:
     authenticator: object = field(default_factory=ByName)
     version: str = "4.3.0"
     backend: object = None
+    certificate: ssl.SSLContext | None = None
     port: int = 0
 
     def __post_init__(self):
@@ -108,7 +110,7 @@ class World:
         async def serve():
             listening = socket.create_server(("127.0.0.1", 0))
             self.port = listening.getsockname()[1]
-            listener = Listener(listening, self.handler, self.authenticator, self.limits)
+            listener = Listener(listening, self.handler, self.authenticator, self.limits, self.certificate)
             await listener.start()
             ready.set()
             await stop.wait()

@@ -144,29 +144,29 @@ def _tightest(
     return rooms[min(fitting)[1]] if fitting else None
 
 
-def _grow(jobs: Sequence[Job], found: dict[str, Gpus], slots: Mapping[str, _Slot], free: dict[str, int]) -> None:
+def _grow(jobs: Sequence[Job], gpus_of: dict[str, Gpus], slots: Mapping[str, _Slot], free: dict[str, int]) -> None:
     """Give GPUs that are left over to jobs that wait, the longest first, then to those that would end last."""
     for job in sorted(jobs, key=lambda job: (-_work(job), job.id)):
-        if job.id not in found and sum(free.values()) >= job.min_gpus:
-            found[job.id] = _place(job, job.min_gpus, slots, free)
-            _take(free, found[job.id])
+        if job.id not in gpus_of and sum(free.values()) >= job.min_gpus:
+            gpus_of[job.id] = _place(job, job.min_gpus, slots, free)
+            _take(free, gpus_of[job.id])
     if not any(free.values()):
         return
-    growing = {job.id: job for job in jobs if job.id in found}
-    ends = {name: _work(job) / _speed(job, found[name], slots) for name, job in growing.items()}
+    growing = {job.id: job for job in jobs if job.id in gpus_of}
+    ends = {name: _work(job) / _speed(job, gpus_of[name], slots) for name, job in growing.items()}
     while ends and any(free.values()):
         _, name = max(zip(ends.values(), ends, strict=True))
         job = growing[name]
-        size = total(found[name]) + job.step_gpus
-        wider = _added(found[name], job.step_gpus, slots, free) if size <= job.max_gpus else None
-        if wider is None or _speed(job, wider, slots) <= _speed(job, found[name], slots):
+        size = total(gpus_of[name]) + job.step_gpus
+        wider = _added(gpus_of[name], job.step_gpus, slots, free) if size <= job.max_gpus else None
+        if wider is None or _speed(job, wider, slots) <= _speed(job, gpus_of[name], slots):
             del ends[name]
             continue
         ends[name] = _work(job) / _speed(job, wider, slots)
-        for slot, count in found[name]:
+        for slot, count in gpus_of[name]:
             free[slot] += count
         _take(free, wider)
-        found[name] = wider
+        gpus_of[name] = wider
 
 
 def _added(gpus: Gpus, more: int, slots: Mapping[str, _Slot], free: Mapping[str, int]) -> Gpus | None:

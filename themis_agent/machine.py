@@ -66,26 +66,26 @@ def diagnose(facts: MachineFacts) -> list[Finding]:
     if not facts.gpus:
         follows = "trials run on cores, and see made-up numbers as CUDA_VISIBLE_DEVICES"
         return [Finding("GPUs", facts.problem, "limited", follows)]
-    found = [Finding("GPUs", ", ".join(f"{gpu.index}: {gpu.name}, {gpu.memory}" for gpu in facts.gpus), "good")]
+    findings = [Finding("GPUs", ", ".join(f"{gpu.index}: {gpu.name}, {gpu.memory}" for gpu in facts.gpus), "good")]
     exclusive = _some(facts.gpus, lambda gpu: gpu.mode not in ("Default", "[N/A]"))
     if exclusive and not facts.runs_mps:
         modes = ", ".join(sorted({gpu.mode for gpu in facts.gpus if gpu.index in exclusive}))
         follows = "a second trial on the same GPU fails: nvidia-smi -c DEFAULT, or run MPS"
-        found.append(Finding("compute mode", f"{modes} on {', '.join(exclusive)}", "stops", follows))
+        findings.append(Finding("compute mode", f"{modes} on {', '.join(exclusive)}", "stops", follows))
     else:
-        found.append(Finding("compute mode", ", ".join(sorted({gpu.mode for gpu in facts.gpus})), "good"))
+        findings.append(Finding("compute mode", ", ".join(sorted({gpu.mode for gpu in facts.gpus})), "good"))
     if divided := _some(facts.gpus, lambda gpu: gpu.mig is True):
         follows = "its instances are not told apart: trials that share the GPU use the first one; nvidia-smi -mig 0"
-        found.append(Finding("MIG", f"on for {', '.join(divided)}", "limited", follows))
+        findings.append(Finding("MIG", f"on for {', '.join(divided)}", "limited", follows))
     else:
-        found.append(Finding("MIG", "off", "good"))
+        findings.append(Finding("MIG", "off", "good"))
     if facts.runs_mps:
-        found.append(Finding("MPS", "its daemon runs", "good"))
+        findings.append(Finding("MPS", "its daemon runs", "good"))
     else:
         state = "installed, its daemon does not run" if facts.has_mps else "not installed"
         follows = "trials on one GPU take turns, and their part of its computing is not enforced"
-        found.append(Finding("MPS", state, "limited", follows + (": nvidia-cuda-mps-control -d" * facts.has_mps)))
-    return found
+        findings.append(Finding("MPS", state, "limited", follows + (": nvidia-cuda-mps-control -d" * facts.has_mps)))
+    return findings
 
 
 def _is_mps_in(pipes: Path) -> bool:

@@ -22,7 +22,7 @@ from themis_agent.agent.events import Event, Reported
 from themis_agent.agent.state import State, TrialState
 from themis_agent.app_file import AppFile
 from themis_agent.dimensions import Parameters
-from themis_agent.sampling import distributions
+from themis_agent.parameter_draws import distributions
 from yarn_plugin.errors import describe
 from yarn_plugin.journal.records import read_records
 

@@ -138,21 +138,21 @@ class _Application:
             known = self._described[one.job] = one, goal, self._describe(one, goal)
         return known[2]
 
-    def _describe(self, one: JobProgress, goal: float) -> Job:
-        true = self._in_phase(one.job)
-        left = goal * self._belief.iterations - one.done
+    def _describe(self, progress: JobProgress, goal: float) -> Job:
+        true = self._in_phase(progress.job)
+        left = goal * self._belief.iterations - progress.done
         return Job(
             id=true.id,
             iterations_left=max(left, goal * (MIN_LEFT if self._belief.iterations != 1 else ENDING)),
             iteration_s=true.iteration_s,
-            iterations_done=one.done,
+            iterations_done=progress.done,
             min_gpus=true.min_gpus,
             max_gpus=true.max_gpus,
             step_gpus=true.step_gpus,
-            slowdown=self._belief.slowdowns[one.job],
-            attained_gpu_s=one.attained_gpu_s,
-            losses=_losses(true, one.done),
-            held=one.held,
+            slowdown=self._belief.slowdowns[progress.job],
+            attained_gpu_s=progress.attained_gpu_s,
+            losses=_losses(true, progress.done),
+            held=progress.held,
             speeds=true.speeds,
         )
 

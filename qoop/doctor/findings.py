@@ -102,18 +102,18 @@ def spark(facts: SparkFacts) -> Finding:
     """Spark: its version, and that the Python package is of the same."""
     if facts.version is None:
         return Finding("Spark", "stops", f"{facts.home}: no Spark", "unset SPARK_HOME, or set it to Spark 4")
-    found, newest = f"{facts.version} ({facts.home})", ".".join(map(str, facts.newest))
+    installed, newest = f"{facts.version} ({facts.home})", ".".join(map(str, facts.newest))
     if facts.numbers < facts.oldest:
         oldest = ".".join(map(str, facts.oldest))
-        return Finding("Spark", "stops", found, f"qoop needs Spark {oldest} or later: unset SPARK_HOME, or upgrade")
+        return Finding("Spark", "stops", installed, f"qoop needs Spark {oldest} or later: unset SPARK_HOME, or upgrade")
     if facts.version != facts.pyspark:
         remedy = f"pyspark is {facts.pyspark}: pip install pyspark=={facts.version}, or unset SPARK_HOME"
-        return Finding("Spark", "limited", found, remedy)
+        return Finding("Spark", "limited", installed, remedy)
     if facts.numbers > facts.newest:
-        return Finding("Spark", "limited", found, f"not tried yet: pip install 'pyspark<={newest}.99'")
+        return Finding("Spark", "limited", installed, f"not tried yet: pip install 'pyspark<={newest}.99'")
     if facts.lacks:
-        return Finding("Spark", "limited", found, f"{'; '.join(facts.lacks)}: upgrade to Spark {newest}")
-    return Finding("Spark", "good", found)
+        return Finding("Spark", "limited", installed, f"{'; '.join(facts.lacks)}: upgrade to Spark {newest}")
+    return Finding("Spark", "good", installed)
 
 
 def resource_manager(facts: ClusterFacts) -> Finding:
@@ -150,7 +150,7 @@ def arbiter(facts: ArbiterFacts) -> Finding:
 
 
 def metastore(facts: MetastoreFacts) -> Finding:
-    """The metastore that hive-site.xml names, or the catalogue that lasts on this machine."""
+    """The metastore that hive-site.xml names, or the persistent catalogue of this machine."""
     if not facts.has_hive:
         remedy = "use a Spark that was built with Hive, or --tables DIR"
         return Finding("metastore", "limited", "this Spark has no Hive, so tables end with the application", remedy)

@@ -87,6 +87,10 @@ class Checkpoints(Protocol):
         """The bytes that all outputs take; 0 if none is being computed."""
         ...
 
+    def complete_bytes(self) -> float:
+        """The bytes that complete outputs took when they were stored. Asks nothing of Spark."""
+        ...
+
     def lost_views(self, suspected: bool = False) -> dict[str, str]:
         """The views that must be computed again because too much of them was lost, with the reason.
 
@@ -105,9 +109,10 @@ class Checkpoints(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The rows of an output, with the id and the number of partitions of their RDD."""
+    """The rows of an output, with their bytes, and the id and the number of partitions of their RDD."""
 
     rows: PersistedRows
+    bytes: float
     identity: int
     partitions: int
     whole: bool
@@ -175,7 +180,7 @@ class ExecutorCheckpoints:
         finally:
             with self._lock:
                 self._computing.pop(view, None)
-        self._note(view, _Stored(rows, batches.id(), batches.getNumPartitions(), whole))
+        self._note(view, _Stored(rows, stored.bytes, batches.id(), batches.getNumPartitions(), whole))
         if readable is not rows.frame:
             self.views.define(view, readable)
         return stored
@@ -194,6 +199,11 @@ class ExecutorCheckpoints:
                 return 0.0
             ours = {one.identity for one in self._stored.values()} | {one.identity for one in self._computing.values()}
         return stored_bytes(self.session.sparkContext, ours | self._unfinished.identities())
+
+    def complete_bytes(self) -> float:
+        """In memory and on disk."""
+        with self._lock:
+            return sum(one.bytes for one in self._stored.values())
 
     def stopped(self, view: str) -> float:
         """The fraction of partitions that stays stored; what is not worth it, or too large, is removed."""
@@ -348,6 +358,10 @@ class FileCheckpoints:
 
     def stored_bytes(self) -> float:
         """Not known until files are complete; their file system has limits of its own."""
+        return 0.0
+
+    def complete_bytes(self) -> float:
+        """None of the executors'."""
         return 0.0
 
     def stopped(self, view: str) -> float:

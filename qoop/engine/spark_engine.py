@@ -31,6 +31,7 @@ from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of, with_columns_like
 from qoop.engine.snapshot import NoSnapshotError, refuse_cached_files
 from qoop.engine.stored_once import StoredOnce
+from qoop.engine.table_versions import TableVersions
 from qoop.engine.task_samples import TaskSamples, running_tasks
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
@@ -96,6 +97,7 @@ class SparkEngine:
         out_of_room: called when a stage has found no memory or disk left, before it is tried again.
         too_much: given the bytes that outputs take, why that is too much; None if it is not. With a reason, the query
             runs as written.
+        versions: of tables, as of which stages read them.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class SparkEngine:
         keeps_metadata: bool = True,
         too_much: Callable[[float], AsWrittenCause | None] = lambda stored: None,
         out_of_room: Callable[[], None] = lambda: None,
+        versions: TableVersions | None = None,
     ) -> None:
         self._once, self._measures_result, self._foreground = once, measures_result, foreground
         self._tag, self._keeps_metadata = tag, keeps_metadata
@@ -126,7 +129,7 @@ class SparkEngine:
         self.result: Any = None
         self.result_is_as_written = False
         self._session, self._name, self._written, self._checkpoints = session, name, written, checkpoints
-        self._prepared = PreparedQueries(name, session, checkpoints.views)
+        self._prepared = PreparedQueries(name, session, checkpoints.views, versions or TableVersions())
         self._consume, self._emit, self._warn = consume, emit, warn
         self._context = session.sparkContext
         self._too_much, self._next_limit_check, self._is_over_limit = too_much, 0.0, False
@@ -359,6 +362,9 @@ class SparkEngine:
                 if whole:
                     self._inexact.add(view)
             stored = self._checkpoints.save(view, analysed.frame, whole=whole, versions=versions)
+            # Before its end is reported: the stages that would follow store more, and between checks of what is being
+            # computed all of them may end.
+            self._report_too_much(self._checkpoints.complete_bytes())
             return stored.rows, stored.bytes
         checked = self._checked(query)
         if self._once is not None:
@@ -545,10 +551,15 @@ class SparkEngine:
         if self._is_over_limit or time.monotonic() < self._next_limit_check:
             return
         self._next_limit_check = time.monotonic() + LIMIT_CHECK_S
-        cause = self._too_much(self._checkpoints.stored_bytes())
+        self._report_too_much(self._checkpoints.stored_bytes())
+
+    def _report_too_much(self, stored: float) -> None:
+        """Report that outputs of so many bytes are too large, once, if they are."""
+        if self._is_over_limit or (cause := self._too_much(stored)) is None:
+            return
         with self._lock:
             # Rows that are being stored cannot be taken back.
-            if cause is None or self._storing or self._is_over_limit:
+            if self._storing or self._is_over_limit:
                 return
             self._is_over_limit = True
         self._emit(CannotPlan(cause))

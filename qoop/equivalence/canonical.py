@@ -56,19 +56,19 @@ class _Writer:
         ]
         return "(" + "; ".join(parts) + ")"
 
-    def _closed(self, one: Source | Side, depth: int) -> str:
+    def _closed(self, source: Source | Side, depth: int) -> str:
         """The text of a source or side by itself, without what relates it to others in its block."""
-        if isinstance(one, Side):
+        if isinstance(source, Side):
             # Which of its columns could be read says nothing: those that are read are written where that is.
-            rows = Relation(one.relation.block, ())
-            return f"{one.kind}{self.relation(rows, depth + 1, self._uses.get(one.identity, ()))}"
-        self._names[one.identity] = "itself"
-        uses = (one.key, *self._uses.get(one.identity, ()))
-        inner = [relation for relation in one.inputs if one.kind != "union" or not self._is_empty(relation.block)]
-        if one.kind == "FullOuter":
+            rows = Relation(source.relation.block, ())
+            return f"{source.kind}{self.relation(rows, depth + 1, self._uses.get(source.identity, ()))}"
+        self._names[source.identity] = "itself"
+        uses = (source.key, *self._uses.get(source.identity, ()))
+        inner = [relation for relation in source.inputs if source.kind != "union" or not self._is_empty(relation.block)]
+        if source.kind == "FullOuter":
             inner = [Relation(relation.block, ()) for relation in inner]
         inputs = " ".join(self.relation(relation, depth + 1, uses) for relation in inner)
-        return f"{one.kind}[{self.write(one.key, depth + 1)}]{inputs}"
+        return f"{source.kind}[{self.write(source.key, depth + 1)}]{inputs}"
 
     def _is_empty(self, block: Block) -> bool:
         """Whether a block certainly has no rows. An aggregate without groups has one, whatever it reads."""
@@ -165,7 +165,7 @@ class _Writer:
 
 def _uses(relation: Relation) -> dict[int, list[Expr]]:
     """What is read of each source and side anywhere: the keys of its columns, by the identity."""
-    found: dict[int, list[Expr]] = {}
+    keys_of: dict[int, list[Expr]] = {}
     # By id, as expressions share their parts, and all are kept by the relation.
     seen: set[int] = set()
     pending: list[Any] = [relation]
@@ -180,11 +180,11 @@ def _uses(relation: Relation) -> dict[int, list[Expr]]:
                 pending += [one for source in block.sources for one in (source.key, *source.inputs)]
                 pending += [one for side in block.sides for one in (side.condition, side.relation)]
             case ("column", identity, key, _):
-                found.setdefault(identity, []).append(key)
+                keys_of.setdefault(identity, []).append(key)
                 pending.append(key)
             case tuple() | frozenset():
                 pending += part
-    return found
+    return keys_of
 
 
 def _times(colours: dict[int, str]) -> dict[int, int]:

@@ -168,7 +168,7 @@ def _output_of(branch: Relation) -> Callable[[Expr], Expr]:
 
 def _over_source(condition: Expr, identity: int) -> Any:
     """The condition over the columns of one source; None if it reads others, or no column."""
-    found: list[bool] = []
+    are_own: list[bool] = []
 
     def own(expr: Any) -> Any:
         if isinstance(expr, frozenset):
@@ -177,12 +177,12 @@ def _over_source(condition: Expr, identity: int) -> Any:
             return expr
         if expr[0] == "one of":
             members = [member for member in expr[1] if all(column[1] == identity for column in columns(member))]
-            found.append(len(members) == 1)
+            are_own.append(len(members) == 1)
             return members[0] if len(members) == 1 else expr
         if expr[0] == "column":
-            found.append(expr[1] == identity)
+            are_own.append(expr[1] == identity)
             return expr
         return tuple(own(part) for part in expr)
 
     result = own(condition)
-    return result if found and all(found) else None
+    return result if are_own and all(are_own) else None

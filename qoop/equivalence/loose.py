@@ -109,11 +109,11 @@ def tells_apart(expr: Any, sources: Mapping[int, Source]) -> bool:
     """Whether an expression, or what its columns stand for, may differ for values that are equal."""
     pending, seen = [expr], set[int]()
     while pending:
-        one = pending.pop()
-        if not isinstance(one, tuple | frozenset) or id(one) in seen:
+        part = pending.pop()
+        if not isinstance(part, tuple | frozenset) or id(part) in seen:
             continue
-        seen.add(id(one))
-        match one:
+        seen.add(id(part))
+        match part:
             case ("column", identity, tuple() as key, *_) if not _is_evaluated(key):
                 pending += columns_below(sources.get(identity), key)
             case ("column" | "literal", *_):
@@ -129,10 +129,10 @@ def tells_apart(expr: Any, sources: Mapping[int, Source]) -> bool:
             case ("and" | "or" | "not" | "=" | "<" | "<=" | "coalesce" | "struct", *operands):
                 pending += operands
             case (str(), *_):
-                if any(map(_is_loose, parts(one))):
+                if any(map(_is_loose, parts(part))):
                     return True
             case _:
-                pending += one
+                pending += part
     return False
 
 

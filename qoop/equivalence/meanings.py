@@ -18,12 +18,12 @@ def meanings(exprs: Iterable[Expr], sources: Mapping[int, Source]) -> Iterator[E
     """What expressions may stand for below groupings, joins, unions and functions that return a part of something."""
     pending, seen = [*exprs], set[int]()
     while pending:
-        one = pending.pop()
-        if id(one) in seen:
+        part = pending.pop()
+        if id(part) in seen:
             continue
         # Expressions share their parts, and live as long as the query that they are of.
-        seen.add(id(one))
-        match one:
+        seen.add(id(part))
+        match part:
             case ("column", identity, tuple() as key, *_):
                 pending += columns_below(sources.get(identity), key)
                 continue
@@ -34,7 +34,7 @@ def meanings(exprs: Iterable[Expr], sources: Mapping[int, Source]) -> Iterator[E
                 pending += operands
             case ("coalesce" | "struct", operands):
                 pending += operands
-        yield one
+        yield part
 
 
 def columns_below(source: Source | None, key: tuple[Any, ...]) -> Iterable[Expr]:

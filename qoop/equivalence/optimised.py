@@ -81,19 +81,19 @@ def _alone(conditions: Iterable[Expr], sources: Mapping[int, Source]) -> Iterato
     pending, seen = [(condition, True) for condition in conditions], set[int]()
     while pending:
         condition, is_open = pending.pop()
-        for one in meanings([condition], sources):
-            if id(one) in seen:
+        for meaning in meanings([condition], sources):
+            if id(meaning) in seen:
                 continue
-            seen.add(id(one))
-            yield one
-            is_open = is_open and one is condition
-            match one:
+            seen.add(id(meaning))
+            yield meaning
+            is_open = is_open and meaning is condition
+            match meaning:
                 case ("and" | "or", inner):
                     pending += [(part, is_open) for part in inner]
                 case ("not", inner) if not (is_open and inner[0] == "="):
                     pending.append((inner, False))
-            wrapped = [side for side in compared(one) if side[:2] != ("literal", "boolean")]
-            if len(wrapped) < len(compared(one)):
+            wrapped = [side for side in compared(meaning) if side[:2] != ("literal", "boolean")]
+            if len(wrapped) < len(compared(meaning)):
                 pending += [(side, False) for side in wrapped]
 
 

@@ -104,17 +104,17 @@ def _is_reordered(part: tuple[Any, ...], sources: Mapping[int, Source], sums: se
     computes, count, tried, constants = REORDERED[part[1]], 0, False, list[Expr]()
     pending, seen = [part], set[int]()
     while pending:
-        for one in meanings([pending.pop()], sources):
-            if id(one) in seen:
+        for summand in meanings([pending.pop()], sources):
+            if id(summand) in seen:
                 continue
-            seen.add(id(one))
-            if one[:1] == ("call",) and REORDERED.get(one[1]) == computes:
-                sums.add(id(one))
-                count += len(one[3]) > 1
-                tried = tried or one[1] != computes
-                pending += one[3]
-            elif is_constant(one):
-                constants.append(one)
+            seen.add(id(summand))
+            if summand[:1] == ("call",) and REORDERED.get(summand[1]) == computes:
+                sums.add(id(summand))
+                count += len(summand[3]) > 1
+                tried = tried or summand[1] != computes
+                pending += summand[3]
+            elif is_constant(summand):
+                constants.append(summand)
     return count > 1 and bool(constants) and (tried or _overflow(computes, constants))
 
 

@@ -26,25 +26,41 @@ NOISE = 1e-3
 """Standard deviation of a measurement itself; it keeps the system solvable if two measurements coincide."""
 
 
-def corrections(uncertainties: Sequence[float], measurements: Sequence[Measurement]) -> list[float]:
-    """The most likely logarithmic error of each source.
+class Corrections:
+    """What measurements say of the logarithmic errors of sources, and how much of them stays uncertain.
 
     Errors are independent and normal with mean 0 and standard deviation `uncertainties`; each measurement is the sum of
-    the errors of its sources. The conditional mean is W A' (A W A' + noise)^-1 b, with W the variances (Gauss-Markov).
+    the errors of its sources. With W the variances and A the sources of each measurement, the conditional mean is
+    W A' (A W A' + noise)^-1 b, and the conditional covariance W - W A' (A W A' + noise)^-1 A W (Gauss-Markov).
     """
-    if not measurements or not uncertainties:
-        return [0.0] * len(uncertainties)
-    design = np.zeros((len(measurements), len(uncertainties)))
-    for row, measurement in enumerate(measurements):
-        design[row, list(measurement.involved)] = 1.0
-    variance = np.asarray(uncertainties) ** 2
-    gain = (design * variance) @ design.T + NOISE**2 * np.eye(len(measurements))
-    errors = np.asarray([measurement.error for measurement in measurements])
-    result = variance * (design.T @ np.linalg.solve(gain, errors))
-    return [float(value) for value in result]
+
+    def __init__(self, uncertainties: Sequence[float], measurements: Sequence[Measurement]) -> None:
+        self._variance = np.asarray(uncertainties, dtype=float) ** 2
+        self._design = np.zeros((len(measurements), len(uncertainties)))
+        for row, measurement in enumerate(measurements):
+            self._design[row, list(measurement.involved)] = 1.0
+        self._errors = np.asarray([measurement.error for measurement in measurements], dtype=float)
+        self._gain = (self._design * self._variance) @ self._design.T + NOISE**2 * np.eye(len(measurements))
+
+    def given(self, assumed: Sequence[float]) -> list[float]:
+        """The most likely error of each source, if without measurements these were: what is measured stays as it is."""
+        before = np.asarray(assumed, dtype=float)
+        if not len(self._errors) or not len(before):
+            return [float(value) for value in before]
+        missing = np.linalg.solve(self._gain, self._errors - self._design @ before)
+        return [float(value) for value in before + self._variance * (self._design.T @ missing)]
+
+    def deviation(self, involved: Sequence[int]) -> float:
+        """The standard deviation of the sum of these sources' errors."""
+        places = list(involved)
+        variance = float(self._variance[places].sum())
+        if len(self._errors) and places:
+            shared = self._design[:, places] @ self._variance[places]
+            variance -= float(shared @ np.linalg.solve(self._gain, shared))
+        return sqrt(max(variance, 0.0))
 
 
-LARGEST_ERROR, MOST_ROWS = 100.0, 1e60
+MAX_ERROR, MAX_ROWS = 100.0, 1e60
 """Limits beyond any that occur, of the logarithm of a correction and of rows, so that no estimate overflows."""
 
 
@@ -65,10 +81,8 @@ class Cardinalities:
         self.prior, self.graph = prior, prior.graph
         self._counted = dict(counted)
         uncertainties = [source.uncertainty for source in prior.sources]
-        learned = corrections(uncertainties, self._measurements())
-        self._factors = [
-            factor + pessimism * uncertainty for factor, uncertainty in zip(learned, uncertainties, strict=True)
-        ]
+        self._corrections = Corrections(uncertainties, self._measurements())
+        self._factors = self._corrections.given([pessimism * uncertainty for uncertainty in uncertainties])
         self._is_corrected = any(self._factors)
         self._rows = {relations: max(rows, 1.0) for relations, rows in counted.items()}
 
@@ -77,7 +91,7 @@ class Cardinalities:
         known = self._rows.get(relations)
         if known is None:
             error = sum(self._factors[place] for place in self._involved(relations)) if self._is_corrected else 0.0
-            known = min(max(self.prior.rows(relations) * exp(min(error, LARGEST_ERROR)), 1.0), MOST_ROWS)
+            known = min(max(self.prior.rows(relations) * exp(min(error, MAX_ERROR)), 1.0), MAX_ROWS)
             self._rows[relations] = known
         return known
 
@@ -97,7 +111,7 @@ class Cardinalities:
         """The standard deviation of the logarithm of a set's estimate; 0 once the set was counted."""
         if relations in self._counted:
             return 0.0
-        return sqrt(sum(self.prior.sources[place].uncertainty ** 2 for place in self._involved(relations)))
+        return self._corrections.deviation(self._involved(relations))
 
     def _involved(self, relations: RelationSet) -> list[int]:
         """The places of the sources of error that lie within a set of relations, ascending."""

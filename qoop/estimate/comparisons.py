@@ -14,7 +14,7 @@ from qoop.plans.predicate import Column, CompareColumns, Predicate
 
 ACROSS_OPAQUE, ACROSS_RANGE, ACROSS_DIFFERENT = 0.3, 1 / 3, 0.9
 
-LEAST = 1e-3
+MIN_FRACTION = 1e-3
 """Samples that show fewer pairs do not show that there are none: columns may be related."""
 
 Values = NDArray[Any]
@@ -69,7 +69,7 @@ class Comparisons:
             "<": 1.0 - upto, "<=": 1.0 - below, ">": below, ">=": upto, "<>": 1.0 - (upto - below),
         }[op]  # fmt: skip
         nulls = [self._tables[self._graph.index(column.relation)].column(column.name).nulls for column in (left, right)]
-        return max(float(fraction) * (1.0 - nulls[0]) * (1.0 - nulls[1]), LEAST)
+        return max(float(fraction) * (1.0 - nulls[0]) * (1.0 - nulls[1]), MIN_FRACTION)
 
     def _sampled(self, column: Column, offset: float, inside: Mapping[int, Mask]) -> Values | None:
         """The sampled values of a column in the rows that are joined; in those that pass the filters if these are too

@@ -113,7 +113,7 @@ class Part(NamedTuple):
     steps: int
 
 
-MOST_BYTES = 1e30
+MAX_BYTES = 1e30
 """Upper limit of the sizes by which Spark is assumed to plan."""
 
 NOTHING_INSIDE: Mapping[str, Part] = MappingProxyType({})
@@ -175,7 +175,7 @@ class WorkSum:
         self.core_seconds += seconds
         self.exchanges += exchanges
         steps = max(left.steps, right.steps) + 1 if exchanges > 1 else max(left.steps, right.steps, 1)
-        return Part(min(left.seen_bytes * right.seen_bytes, MOST_BYTES), steps)
+        return Part(min(left.seen_bytes * right.seen_bytes, MAX_BYTES), steps)
 
     def add_read(self, core_seconds: float, size: float) -> None:
         """Add a read of `size` bytes."""

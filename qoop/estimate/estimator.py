@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from qoop.estimate.calibration import Calibration
 from qoop.estimate.cardinality import Cardinalities, result_statistics
-from qoop.estimate.cost import MOST_BYTES, CostModel, JoinCosts, Part, Work, WorkSum
+from qoop.estimate.cost import MAX_BYTES, CostModel, JoinCosts, Part, Work, WorkSum
 from qoop.estimate.packing import Task
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import UNKNOWN, TableStatistics, with_rows
@@ -156,7 +156,7 @@ class Estimator:
             steps += 1
             seen = seen if block.keys else 8.0 * len(block.outputs)
         total.steps = max(total.steps, steps)
-        return Part(min(seen, MOST_BYTES), steps)
+        return Part(min(seen, MAX_BYTES), steps)
 
     def _width(self, stage: StageId) -> float:
         if stage.relations == BLOCK_RESULT:

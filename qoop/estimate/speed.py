@@ -7,7 +7,7 @@ from statistics import median
 
 from qoop.estimate.cost import CostModel
 
-LEAST, MOST = 0.1, 100.0
+MIN_FACTOR, MAX_FACTOR = 0.1, 100.0
 """Limits of a factor: others are no speed of a machine."""
 
 SECONDS: tuple[str, ...] = (
@@ -55,7 +55,7 @@ def speed_of(runs: Iterable[TimedRun]) -> Speed:
 
 
 def _factor(ratios: list[float]) -> float:
-    return min(max(exp(median(ratios)), LEAST), MOST) if ratios else 1.0
+    return min(max(exp(median(ratios)), MIN_FACTOR), MAX_FACTOR) if ratios else 1.0
 
 
 def at_speed(model: CostModel, factor: float) -> CostModel:

@@ -236,18 +236,18 @@ class Plan:
 
         Stages in `ready` have finished, under any plan; each replaces the subtree over its relations.
         """
-        found: dict[StageId, frozenset[StageId]] = {}
+        reads_of: dict[StageId, frozenset[StageId]] = {}
 
         def visit(stage: StageId) -> None:
-            if stage in found or stage in ready:
+            if stage in reads_of or stage in ready:
                 return
             reads = self.content(stage, ready).reads
             for other in sorted(reads):
                 visit(other)
-            found[stage] = reads - ready
+            reads_of[stage] = reads - ready
 
         visit(RESULT)
-        return found
+        return reads_of
 
     def reads(self, stage: StageId, ready: frozenset[StageId] = frozenset()) -> frozenset[StageId]:
         """The stages whose outputs a stage reads; blocks whose results are not stored are computed inside the stage."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp, log, sqrt
 from typing import Literal
 
 from qoop.estimate.cost import Work
@@ -155,13 +155,20 @@ def evaluate(
     slots: float,
     rules: Rules,
     numbers: Sequence[int] | None = None,
+    doubt: float = 0.0,
 ) -> list[Candidate]:
-    """Estimate when each plan (or each of `numbers`) would finish from the present progress under a constant share."""
-    late = delay_estimate(progress, estimator)
+    """Estimate when each plan (or each of `numbers`) would finish from the present progress under a constant share.
+
+    `doubt`: by how many standard deviations there are more rows than expected, where they were not counted; negative:
+    fewer.
+    """
+    late = delay_estimate(progress, estimator, doubt)
     rows = {stage: max(known.rows, late.rows.get(stage, 0.0)) for stage, known in progress.stragglers.items()}
     rows = {**late.rows, **rows}
     if rows:
         estimator = estimator.updated(rows, estimator.calibration.slowed_by(late.slowdown))
+    if doubt:
+        estimator = estimator.with_pessimism(doubt)
     wanted = range(len(plans)) if numbers is None else numbers
     return [_evaluate(number, plans, estimator, progress, slots, rules) for number in wanted]
 
@@ -222,22 +229,25 @@ class DelayEstimate:
     rows: Mapping[StageId, float]
 
 
-def delay_estimate(progress: Progress, estimator: Estimator) -> DelayEstimate:
-    """Explain overdue stages: the machine may be slow, or the stages may be larger than estimated.
+def delay_estimate(progress: Progress, estimator: Estimator, doubt: float = 0.0) -> DelayEstimate:
+    """Explain overdue stages: the machine may be slow, stages may cost more than estimated, or have more rows.
 
-    The logarithm of each delay is the machine's slowness, common to all, plus the stage's own error; both are normal,
-    with the uncertainties of the calibration and of the stage as standard deviations. The result is the mean given the
-    delays: many late stages of certain size mean a slow machine; a single late stage of uncertain size means a large
-    stage, and with it large sets wherever its joins occur.
+    The logarithm of each delay is the machine's slowness, common to all plans, plus the errors of the stage's cost and
+    of its rows; all are normal, with the uncertainty of the calibration, `MIN_UNCERTAINTY`, and the uncertainty of the
+    rows as standard deviations. The result is the mean given the delays, of the rows `doubt` deviations more: many late
+    stages of certain size mean a slow machine; a single late stage of uncertain size means a large stage, and with it
+    large sets wherever its joins occur.
     """
     late = {stage: active for stage, active in progress.running.items() if active.done > 1.0}
-    weights = {stage: 1.0 / (active.uncertainty**2 + MIN_UNCERTAINTY**2) for stage, active in late.items()}
+    costs = MIN_UNCERTAINTY**2
+    weights = {stage: 1.0 / (active.uncertainty**2 + costs) for stage, active in late.items()}
     total = sum(weights.values()) + 1.0 / estimator.calibration.uncertainty**2
     slowness = sum(weights[stage] * log(active.done) for stage, active in late.items()) / total
-    rows = {
-        stage: estimator.stage_rows(stage) * exp(max(log(active.done) - slowness, 0.0))
-        for stage, active in late.items()
-    }
+    rows = {}
+    for stage, active in late.items():
+        by_rows = active.uncertainty**2 * weights[stage]
+        error = by_rows * (log(active.done) - slowness) + doubt * sqrt(by_rows**2 / total + by_rows * costs)
+        rows[stage] = estimator.stage_rows(stage) * exp(max(error, 0.0))
     return DelayEstimate(exp(slowness), rows)
 
 

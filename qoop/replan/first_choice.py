@@ -10,6 +10,7 @@ from qoop.estimate.guard import PlanTime
 from qoop.plans.plan import AS_WRITTEN, Plan
 from qoop.replan.decision import Candidate, Progress, Rules, choose, evaluate, min_gain_for_switch
 from qoop.replan.events import ExecutorsChanged
+from qoop.replan.switch import COMPARED, DOUBTS, PLANNED_SECONDS
 
 PREMIUM = 0.1
 """The fraction of its time that a query may spend on being able to switch: on stages that no estimate asks for.
@@ -28,12 +29,6 @@ HOPELESS_FACTOR = 4.0
 """A query that is expected to take this many times as long as its planned runs took, and as the best plan is expected
 to take, is not tried as written; as many times more as the estimates of its plans were wrong."""
 
-PLANNED_SECONDS = 0.1
-"""What a plan costs beside its stages: comparing it with the query as written, and writing its text."""
-
-DOUBTS = (0.0, 1.0, -1.0)
-"""How far estimates may be wrong: as expected, with more rows, with fewer rows."""
-
 SHARES = (1.0, 0.5, 2.0)
 """Likely shares, as multiples of the present one."""
 
@@ -42,9 +37,6 @@ LEAST_PART, LIKELY = 8.0, 4
 
 Plans for many slots take up to four times as long on few, plans for few up to a fifth longer on many.
 """
-
-COMPARED = 8
-"""How many plans are compared with the query as written in doubt."""
 
 
 def likely_slots(share: float, executors: ExecutorsChanged | None) -> tuple[float, ...]:

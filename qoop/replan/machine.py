@@ -74,6 +74,7 @@ from qoop.replan.events import (
 )
 from qoop.replan.first_choice import by_measurement, first_plan, likely_slots, over_shares
 from qoop.replan.state import Running, Share, State
+from qoop.replan.switch import plan_to_go_on_with
 
 MAX_ATTEMPTS = 4
 """Attempts at a stage that fails for reasons outside the query (as Spark's task attempts)."""
@@ -144,8 +145,11 @@ def _with_progress(state: State, at: float) -> State:
     running = {}
     for stage, one in state.running.items():
         expected = max(one.work.seconds(slots), 1e-3)
-        by_then = min(one.done + cold / expected, max(one.done, 1.0))
-        running[stage] = replace(one, done=by_then + (elapsed - cold) / expected)
+        on_time = max(one.done, 1.0)
+        by_then = min(one.done + cold / expected, on_time)
+        done = by_then + (elapsed - cold) / expected
+        # Where tasks are measured, time alone is no evidence: they may wait for slots, as those of any plan would.
+        running[stage] = replace(one, done=min(done, on_time) if one.measured else done)
     return replace(state, running=running, progress_at=at)
 
 
@@ -231,7 +235,8 @@ def _apply_tasks(
         slots = max(min(state.slots / len(running), one.work.tasks), 1e-9)
         waited = min(max(state.progress_at - one.started_at, 0.0), one.work.fixed_seconds)
         done = (waited + core_seconds / slots) / max(one.work.seconds(slots), 1e-3)
-        running[stage] = replace(one, done=min(done, 1.0) if _cold_left_s(state) else done)
+        done = min(done, 1.0) if _cold_left_s(state) else done
+        running[stage] = replace(one, done=done, measured=one.measured or core_seconds > 0.0)
     return replace(state, running=running), [], StagesChecked() if state.phase == "running" else None
 
 
@@ -426,7 +431,7 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
         chosen = first_plan(state.plans, state.estimator, expected, slots, rules, likely)
         won_by = _first_winner(state, expected, chosen)
     else:
-        chosen = choose(candidates, state.current, rules)
+        chosen = plan_to_go_on_with(state.plans, state.estimator, progress, candidates, state.current, slots, rules)
     if rules.force and state.current is not None and isinstance(event, StageFinished | ShareChanged):
         other = forced_choice(state.plans, candidates, state.current, progress.ready, stopping)
         won_by, chosen = ("forced", other) if other != state.current else ("kept", chosen)

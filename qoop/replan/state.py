@@ -17,6 +17,7 @@ class Running:
     """A running stage: its plan, its inputs, its work as estimated at its start, and the fraction of it done.
 
     `kept`: the fraction of its output that was stored already; `work` is the rest. `started_at`: when it started.
+    `measured`: its tasks have been measured, so `done` is known and not only expected.
     """
 
     plan: int
@@ -26,6 +27,7 @@ class Running:
     done: float = 0.0
     kept: float = 0.0
     started_at: float = 0.0
+    measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)

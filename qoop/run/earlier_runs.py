@@ -174,7 +174,7 @@ class EarlierRuns:
             self._here.add_seconds(self._query, outcome.seconds, slots, self._unused(run), self._bytes)
         if self._record is None or cores is None:
             return []
-        found = []
+        runs = []
         if run.planning_s is not None and not run.was_tried:
             # Where the share may change, that of the next run may be any.
             kept = outcome.as_written and self._is_fixed
@@ -182,10 +182,10 @@ class EarlierRuns:
             if (began := run.first_plan) is not None:
                 expected, switched = outcome.decisions[0].expected / self._factor, outcome.counts.switches > 0
                 planned = replace(planned, plan=began.signature, switched=switched, expected=expected)
-            found.append(planned)
+            runs.append(planned)
         if outcome.as_written or run.was_tried:
-            found.append(PastRun(False, outcome.seconds, slots, cores, first_written))
-        return found
+            runs.append(PastRun(False, outcome.seconds, slots, cores, first_written))
+        return runs
 
     def _unused(self, run: Run) -> int:
         """After how many more runs as written the query may be planned for its time, which the gate underestimates."""

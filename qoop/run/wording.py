@@ -100,7 +100,8 @@ def story(decisions: Sequence[Decision]) -> str:
             saved = decision.seconds[decision.before] - decision.expected
             parts.append(f"{why(decision.cause)}: it switched to plan {decision.plan}, to save {saved:.1f} s")
         elif isinstance(decision.cause, NewShare) and decision.cause.before is not None:
-            parts.append(f"{_share_change(decision.cause.before, decision.slots)}: plan {decision.plan} was still best")
+            stayed = "was kept, as estimates may be wrong" if _is_faster_as_expected(decision) else "was still best"
+            parts.append(f"{_share_change(decision.cause.before, decision.slots)}: plan {decision.plan} {stayed}")
     return "; ".join(parts)
 
 
@@ -119,7 +120,16 @@ def comparison(decision: Decision) -> str:
     estimates = f"on {slots} plan {before} would finish in {ends[before]}, plan {fastest} in {ends[fastest]}"
     if decision.needed is None:
         return f"{estimates}: not worth a switch"
+    if _is_faster_as_expected(decision):
+        return f"{estimates}: not worth a switch, as the estimates may be wrong"
     return f"{estimates}: a switch must save at least {decision.needed:.1f} s"
+
+
+def _is_faster_as_expected(decision: Decision) -> bool:
+    """Whether the fastest plan would save what a switch must save, but not over the doubts that are left."""
+    if decision.needed is None or decision.switched or decision.before is None:
+        return False
+    return decision.seconds[decision.before] - decision.seconds[decision.fastest] >= decision.needed
 
 
 def _share_change(before: float | None, slots: float) -> str:

@@ -44,7 +44,7 @@ OPTIONS = (
         help="hive: casts, divisions and overflows as in Hive, LIMIT a, b, and for what Spark lacks, what to write "
         "instead (docs/scripts.md).  [default: spark]",
     ),
-    click.option("--name", help="Name of the application."),
+    click.option("--name", metavar="NAME", help="Name of the application."),
     click.option(
         "--tables",
         type=click.Path(path_type=Path),
@@ -85,16 +85,16 @@ def run(rest: tuple[str, ...], file: str | None, text: str | None, **given: Any)
     On this machine:  qoop run --master 'local[4]' SCRIPT.sql
     On YARN:          qoop run --master yarn --arbiter http://127.0.0.1:8780 SCRIPT.hql
 
-    It takes spark-sql's options and prints what spark-sql prints: rows on stdout, their values separated by tabs. What
-    people want to know is on stderr: plans, switches, and for each statement how it was run. The statements run one
-    after the other in one application, which is registered once.
+    It takes spark-sql's options and prints what spark-sql prints: rows on stdout, their values separated by tabs.
+    Plans, switches, and how each statement was run, are on stderr. The statements run one after the other in one
+    application, which is registered once.
 
     Besides SQL a script may have source FILE, !COMMAND, dfs COMMAND, exit and quit. ${NAME}, ${hiveconf:NAME},
     ${hivevar:NAME}, ${env:NAME} and ${system:NAME} are replaced.
 
     Options that are not listed below are passed to spark-submit unchanged (--master, --executor-memory, --conf, ...).
-    Tables are those of the metastore that hive-site.xml names; without one, on this machine, of the catalogue that
-    lasts (see docs/scripts.md).
+    Tables are those of the metastore that hive-site.xml names; without one, on this machine, of the persistent
+    catalogue (see docs/scripts.md).
 
     Exit code: 0; 1 if a statement failed, after which no further one is run; 2 for wrong options; 128 + N if stopped
     by signal N.

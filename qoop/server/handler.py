@@ -14,7 +14,7 @@ from qoop.server import answers, info, metadata
 from qoop.server.backend import Spark, SparkSide
 from qoop.server.caller import Caller
 from qoop.server.encoding import schema_of
-from qoop.server.errors import GENERAL_ERROR, InvalidHandleError, ServerError
+from qoop.server.errors import GENERAL_ERROR, InvalidHandleError, LimitError, ServerError
 from qoop.server.limits import ServerLimits
 from qoop.server.messages import Call, UnknownMethodError, decode, encode, encode_failure
 from qoop.server.metadata import Listing
@@ -130,7 +130,7 @@ class Handler:
         version = request.client_protocol
         if version is None or version < OLDEST_PROTOCOL:
             raise ServerError(f"client_protocol {version}: must be at least HIVE_CLI_SERVICE_PROTOCOL_V6", "08001")
-        new = partial(self._spark.open_session, caller.user, dict(request.configuration or {}))
+        new = partial(self._spark.open_session, caller.user, self._settings(request))
         opening = asyncio.ensure_future(self._in_thread(self.sessions.open, caller.user, caller.connection, new))
         try:
             session = await asyncio.shield(opening)
@@ -145,6 +145,22 @@ class Handler:
             sessionHandle=answers.session_handle(session.handle),
             configuration={},
         )
+
+    def _settings(self, request: Any) -> dict[str, str]:
+        """What a session is opened with: Spark takes a moment for each, and keeps it as long as the session lasts.
+
+        Raises:
+            LimitError: it is too much.
+        """
+        given = dict(request.configuration or {})
+        most, most_chars = self._limits.max_settings, self._limits.max_settings_chars
+        chars = sum(len(name) + len(value) for name, value in given.items())
+        if len(given) > most or chars > most_chars:
+            raise LimitError(
+                f"configuration: has {len(given)} settings of {chars} characters; "
+                f"must have at most {most} of {most_chars}; use SET for the others"
+            )
+        return given
 
     def _close_unused(self, opening: "asyncio.Future[Session[SparkSide]]") -> None:
         if not opening.cancelled() and opening.exception() is None:

@@ -26,6 +26,10 @@ Without passwords, a page that any site shows to somebody at this machine could 
 """
 
 
+MAX_PARTS = 20_000
+"""Chunks of a body: each takes time, however small it is, in the one thread that reads for all clients."""
+
+
 class ByteStream(Protocol):
     """A connection."""
 
@@ -145,8 +149,11 @@ class HttpConnection:
     async def _body(self) -> bytes:
         if self._http.they_are_waiting_for_100_continue:
             await self._stream.write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
-        body = bytearray()
+        body, parts = bytearray(), 0
         while isinstance(event := await self._next(), h11.Data):
+            parts += 1
+            if parts > MAX_PARTS:
+                raise Refused(413, f"body: must have at most {MAX_PARTS} chunks")
             self._received.expect(len(event.data))
             body += event.data
         if not isinstance(event, h11.EndOfMessage):

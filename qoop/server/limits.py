@@ -15,9 +15,9 @@ class ServerLimits:
 
     `max_statements`: open statements a session, and `max_open` of all sessions. `max_running`: statements that run at
     the same time; more wait for their turn. `text_bytes`: of all statements that run or wait. `max_log_lines`: of one
-    statement. `max_message_bytes`: of one message of a client, and
-    `max_received_bytes` of all that are being received. `max_page_bytes`: about as much is sent at a time.
-    `memory_bytes`, `disk_bytes`: of all results that wait to be fetched. Times are in seconds.
+    statement. `max_settings`, `max_settings_chars`: with which a session is opened. `max_message_bytes`: of one message
+    of a client, and `max_received_bytes` of all that are being received. `max_page_bytes`: about as much is sent at a
+    time. `memory_bytes`, `disk_bytes`: of all results that wait to be fetched. Times are in seconds.
     """
 
     max_connections: int = 256
@@ -27,6 +27,8 @@ class ServerLimits:
     max_running: int = 32
     max_waiting: int = 5000
     max_log_lines: int = 10_000
+    max_settings: int = 500
+    max_settings_chars: int = 64 * 1024
     max_message_bytes: int = 16 * MIB
     max_received_bytes: int = 256 * MIB
     max_page_bytes: int = 4 * MIB

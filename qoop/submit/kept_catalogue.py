@@ -1,4 +1,4 @@
-"""The catalogue that lasts on this machine: tables that one command creates are there for the next.
+"""The persistent catalogue of this machine: tables that one command creates are there for the next.
 
 It is a metastore of Hive's in an embedded Derby database, which one process at a time can open. While another has it,
 a process works with a copy: it sees the tables, and what it creates in it ends with it.

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from qoop.submit.spark_options import check_spark_options
 from yarn_plugin import console
-from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
+from yarn_plugin.api.environment import TOKEN_VARIABLE, URL_VARIABLE
 
 if TYPE_CHECKING:
     from qoop.submit.registration import ArbiterAccess
@@ -41,7 +41,7 @@ def arbiter_options(
             help=f"With --arbiter: file with {token}.  [default: the token in {TOKEN_VARIABLE}]",
         ),
         console.ca_option,
-        click.option("--pool", help="With --arbiter: the pool to join, if there are several."),
+        click.option("--pool", metavar="NAME", help="With --arbiter: the pool to join, if there are several."),
         click.option(
             "--weight",
             type=console.Number(0, 1000, min_open=True),

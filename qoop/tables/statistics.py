@@ -51,7 +51,7 @@ MAX_BATCH = 10_000
 FIRST_ROWS = 256
 """How many rows are read to learn how many bytes one has."""
 
-FEWEST_ROWS = 20
+MIN_ROWS = 20
 """How many rows are sampled if they have very many bytes."""
 
 _DAYS = ((date.min - date(1970, 1, 1)).days, (date.max - date(1970, 1, 1)).days)
@@ -200,7 +200,7 @@ def _rows(among: int, width: float, wanted: int) -> list[int]:
 
     Not every n-th row: values may repeat in cycles. Seeded, so that every reading takes the same rows.
     """
-    wanted = max(min(wanted, int(BATCH_BYTES / width)), FEWEST_ROWS)
+    wanted = max(min(wanted, int(BATCH_BYTES / width)), MIN_ROWS)
     among = min(among, max(int(MAX_READ / width), wanted))
     return sorted(random.Random(0).sample(range(among), min(wanted, among)))
 

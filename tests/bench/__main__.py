@@ -15,7 +15,7 @@ NAMES = (
     "planner", "estimates", "feedback", "overhead", "switching_cost", "beliefs", "stage", "bad_estimates",
     "resumed_stage", "arbiter", "bid_table", "matching", "packing", "colocation", "auction", "auction_properties",
     "liar", "lease_simulator", "live_fairness", "allocation_change", "cells", "private_clusters", "step", "leases",
-    "communication",
+    "communication", "tour",
 )  # fmt: skip
 SPEC = Path(__file__).with_name("spec.toml")
 

@@ -6,7 +6,9 @@ from itertools import combinations
 from math import inf
 
 import pytest
+import scipy.optimize
 
+from tests.sampled import all_in_one
 from yarn_plugin.decide.mechanisms.packing import (
     Job,
     Limits,
@@ -21,10 +23,9 @@ from yarn_plugin.decide.mechanisms.packing import (
 )
 from yarn_plugin.decide.mechanisms.packing import patterns as by_patterns
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.simulation.shared_queues import drawn_jobs, drawn_slowdowns, sociable
+from yarn_plugin.simulation.shared_queues import drawn_jobs, drawn_slowdowns, least_disturbing
 
-USUAL, ALL = range(300), range(300, 2300)
-SEEDS = [*USUAL, *[pytest.param(seed, marks=pytest.mark.matrix) for seed in ALL]]
+SEEDS, MORE = range(300), range(300, 2300)
 
 
 def random_problem(rng, jobs, workers):
@@ -44,7 +45,7 @@ def random_problem(rng, jobs, workers):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@all_in_one("seed", SEEDS, more=MORE)
 def test_a_packing_keeps_all_constraints(seed):
     problem = random_problem(random.Random(seed), jobs=8, workers=5)
     for packed in (place_greedily(problem), place_easygoing_first(problem)):
@@ -77,7 +78,7 @@ def least_by_trying(problem):
     return best
 
 
-@pytest.mark.parametrize("seed", range(60))
+@all_in_one("seed", range(60))
 def test_no_packing_of_a_small_queue_uses_fewer_gpus(seed):
     problem = random_problem(random.Random(seed), jobs=3, workers=2)
     least = least_by_trying(problem)
@@ -138,7 +139,7 @@ def place_simply(problem, order):
     return tuple(tuple(sorted(gpu)) for gpu in gpus)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@all_in_one("seed", range(60))
 def test_workers_are_placed_as_the_algorithm_says(seed):
     problem = in_steps(random_problem(random.Random(seed), jobs=8, workers=5))
     jobs = problem.jobs
@@ -148,7 +149,7 @@ def test_workers_are_placed_as_the_algorithm_says(seed):
     assert place_easygoing_first(problem) == place_simply(problem, easygoing_first)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@all_in_one("seed", range(20))
 def test_patterns_are_all_sets_that_fit_on_a_gpu(seed):
     problem = random_problem(random.Random(seed), jobs=5, workers=3)
     workers = [index for index, job in enumerate(problem.jobs) for _ in range(job.workers)]
@@ -204,10 +205,14 @@ def test_without_scipy_the_better_algorithm_is_taken(monkeypatch):
     assert len(pack(problem).gpus) == min(len(place_greedily(problem)), len(place_easygoing_first(problem)))
 
 
+def drawn_problem(seed, jobs, scale):
+    draw = random.Random(seed)
+    slowdowns = drawn_slowdowns(draw, scale)
+    return PackingProblem(drawn_jobs(draw, jobs, least_disturbing(slowdowns, 13)), slowdowns)
+
+
 def test_a_queue_with_too_many_patterns_is_packed_in_groups():
-    draw = random.Random(1)
-    slowdowns = drawn_slowdowns(draw, 0.5)
-    problem = PackingProblem(drawn_jobs(draw, 50, sociable(slowdowns, 13)), slowdowns)
+    problem = drawn_problem(1, 60, 0.5)
     assert by_patterns.least_gpus(problem, 0.1)[0] is None
     packed = groups.pack_in_groups(problem, 6.0)
     assert violations(problem, packed) == []
@@ -217,3 +222,27 @@ def test_a_queue_with_too_many_patterns_is_packed_in_groups():
     assert len(packed) < min(len(place_greedily(problem)), len(place_easygoing_first(problem)))
     few = replace(problem, jobs=problem.jobs[:20])
     assert groups.pack_in_groups(few, 1.0) is None
+
+
+@pytest.mark.parametrize("jobs", [50, 100])
+def test_integer_programs_stay_small_enough_to_end_in_time(jobs, monkeypatch):
+    """HiGHS looks at its time limit between long steps, which take seconds in programs of tens of thousands of rows."""
+    rows, limits, solve = [], [], scipy.optimize.milp
+
+    def solved_in_time(costs, **options):
+        rows.append(options["constraints"].A.shape[0])
+        limits.append(options["options"]["time_limit"])
+        return solve(costs, **options)
+
+    monkeypatch.setattr("scipy.optimize.milp", solved_in_time)
+    problem = drawn_problem(1, jobs, 0.25)
+    packing = pack(problem, 1.0)
+    assert violations(problem, packing.gpus) == []
+    assert max(rows) < 3_000
+    assert sum(limits) < 1.0
+
+
+def test_the_bound_of_parts_of_gpus_is_close_where_patterns_are_few():
+    problem = drawn_problem(0, 50, 1.0)
+    best, bound = by_patterns.least_gpus(problem, 6.0)
+    assert by_patterns.least_by_sums(problem) < bound <= len(best) <= 1.05 * bound

@@ -15,10 +15,10 @@ Events (`at TIME` in front lets time pass until then; applications answer 0.1 s 
 Times are seconds from the start. Leases are named by number.
 """
 
+import re
 import shlex
 
-from tests.lease_world import SETTINGS, Agent, World, node, row
-from tests.toys.stage import Simulated
+from tests.lease_world import Agent, World, node, row
 from yarn_plugin.api.causes import text
 from yarn_plugin.decide.commands import ListContainers, RecordRound, SendToApp, SignalContainers
 from yarn_plugin.decide.events import (
@@ -39,18 +39,18 @@ from yarn_plugin.decide.pools.commands import (
     Renew,
     Revoke,
 )
-from yarn_plugin.decide.pools.lease import LeaseSettings
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import UseAsked
 from yarn_plugin.model.gpus import Job
 from yarn_plugin.model.resources import GPU, VCORES, Resources
-from yarn_plugin.model.share import Pool
 
 START = 1000.0
 
 
 class LeaseStory:
     """Plays scenes, one after the other; maps the names that a story gives to applications to their ids."""
+
+    is_ledger = False
 
     def __init__(self):
         self.world, self.shown, self.ids, self.nodes = None, 0, {}, {}
@@ -68,7 +68,11 @@ class LeaseStory:
         decided = self.world.stage.decided
         trace = [line for one in decided[self.shown :] for line in self._lines(one)]
         self.shown = len(decided)
-        return trace or ["nothing"]
+        return self.compared(trace or ["nothing"])
+
+    def compared(self, trace):
+        """What of a trace is compared."""
+        return trace
 
     # Events.
 
@@ -82,10 +86,8 @@ class LeaseStory:
             "gpus_per_task": int,
         }
         numbers = {key: kinds.get(key, float)(value) for key, value in given.items()}
-        settings = LeaseSettings(**{**SETTINGS, **numbers})
-        pool = Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=settings)
         if self.world is None:
-            self.world = World.of(stage=Simulated(pool))
+            self.world = World.of(is_ledger=self.is_ledger, **numbers)
 
     def _nodes(self, *words):
         for word in words:
@@ -147,9 +149,8 @@ class LeaseStory:
         self.world.stage.take(NodeUseChanged(tuple(used)), 0.01)
 
     def _released(self, name):
-        for lease, held in list(self.world.stage.state().leases.items()):
-            if held.lease.app == self.ids[name]:
-                self.world.stage.say(self.ids[name], Release(lease))
+        for lease in self.world.leases_of(self.ids[name]):
+            self.world.stage.say(self.ids[name], Release(lease))
 
     # Commands.
 
@@ -188,6 +189,18 @@ class LeaseStory:
             case SignalContainers(app, containers, cause):
                 return f"signal {app} {' '.join(containers)} ({text(cause)})"
         return None
+
+
+class LeaseOnLedgerStory(LeaseStory):
+    """The same, where the rounds are an allocator on the ledger. Two things are not compared: the numbers of leases,
+    which the two count apart, and the order of what is decided at one time, as the ledger records a round before it
+    grants what was won."""
+
+    is_ledger = True
+
+    def compared(self, trace):
+        lines = (re.sub(r"#\d+", "#", line) for line in trace)
+        return sorted(lines, key=lambda line: (float(line.partition(" ")[0]) if line != "nothing" else 0.0, line))
 
 
 def _number(lease):

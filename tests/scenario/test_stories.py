@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.arbiter_story import ArbiterStory
-from tests.scenario.lease_story import LeaseStory
+from tests.scenario.lease_story import LeaseOnLedgerStory, LeaseStory
 from tests.scenario.ledger_story import LedgerStory
 from tests.scenario.query_story import QueryStory
 from tests.scenario.story import read, write
@@ -25,6 +25,16 @@ STORIES = [
     *(pytest.param(path, LeaseStory, id=f"lease-{path.stem}") for path in OF_LEASES),
     *(pytest.param(path, LedgerStory, id=f"ledger-{path.stem}") for path in OF_LEDGERS),
 ]
+
+
+@pytest.mark.parametrize("path", OF_LEASES, ids=lambda path: path.stem)
+def test_a_story_of_leases_is_the_same_on_the_ledger(path):
+    story, scenes = LeaseOnLedgerStory(), read(path.read_text())
+    if path.stem == "superseded":
+        # An auction on the ledger that owns its pool again begins anew: N_avg and service count from then.
+        scenes = scenes[:-1]
+    for scene in scenes:
+        assert story.play(scene) == story.compared(scene.expected), f"{path.name}: after {' / '.join(scene.lines)}"
 
 
 @pytest.mark.parametrize(("path", "play_as"), STORIES)

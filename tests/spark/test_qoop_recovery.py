@@ -34,6 +34,7 @@ from qoop.replan.events import (
     TasksRan,
 )
 from qoop.run import journal
+from tests.sampled import one_in
 from tests.spark.query_journal import check_query_journal
 from tests.spark.spark_sessions import (
     active_jobs,
@@ -312,7 +313,7 @@ def test_a_cancelled_stage_is_resumed_where_it_stopped(spark, gate, watched, tex
     assert rows_of_four_partitions <= read <= rows_of_four_partitions + stored_partitions
 
 
-@pytest.mark.parametrize("change", ["another text", "another version of an input"])
+@one_in(2, "change", ["another text", "another version of an input"])
 def test_what_a_cancelled_stage_stored_is_not_used_for_another_output(spark, gate, watched, change):
     cancelled_at_two_thirds(spark, watched, SCAN)
     gate.unlink()
@@ -419,7 +420,7 @@ def test_deleted_output_files_are_computed_again(spark, sales, tmp_path):
     assert list(outputs.iterdir()) == []
 
 
-@pytest.mark.parametrize("lose", [remove_stored_rows, unpersist_all_rdds])
+@one_in(2, "lose", [remove_stored_rows, unpersist_all_rdds])
 def test_lost_rows_are_computed_again(spark, sales, tmp_path, lose):
     given = {"cut_policy": EVERYWHERE, "journal": tmp_path / "journal"}
     lost, options = losing(lambda: lose(spark), given)
@@ -442,7 +443,7 @@ def uncached_table(spark):
     spark.catalog.uncacheTable("item")
 
 
-@pytest.mark.parametrize("change", [replaced_view, uncached_table, lambda spark: spark.catalog.clearCache()])
+@one_in(2, "change", [replaced_view, uncached_table, lambda spark: spark.catalog.clearCache()])
 def test_what_spark_drops_from_its_cache_is_no_stage_output(spark, sales, change):
     seen, options = losing(lambda: change(spark), {"cut_policy": EVERYWHERE})
     with session_unchanged(spark):
@@ -532,7 +533,7 @@ def test_a_lost_output_is_reported_once_and_stored_again(spark, watched):
     assert rows == {float(spark.sql(text).count())}
 
 
-@pytest.mark.parametrize("files", [False, True])
+@one_in(2, "files", [False, True])
 def test_the_journal_records_the_failure_of_a_query(spark, tmp_path, files):
     options = qoop.Options(
         cut_policy=EVERYWHERE,

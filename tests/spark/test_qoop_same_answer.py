@@ -137,7 +137,7 @@ PLANNED = {
 }
 
 
-@one_in(2, "form", PLANNED)
+@one_in(3, "form", PLANNED)
 def test_common_forms_are_planned(spark, form):
     others = "JOIN u AS b ON a.id = b.id JOIN w AS c ON c.id = b.id"
     warned = []
@@ -203,7 +203,7 @@ def test_backslashes_in_strings_that_are_stored_may_be_plain_characters(spark):
 
 
 @one_in(
-    2,
+    3,
     "text",
     [
         "SELECT x.id, x.A, b.w FROM cased AS x JOIN u AS b ON x.id = b.id JOIN w AS c ON c.id = b.id",
@@ -238,7 +238,7 @@ def test_columns_of_a_join_with_using_keep_their_order(spark):
     same_answer(spark, "SELECT * FROM w, t JOIN u USING (id) WHERE w.id = t.v / 10")
 
 
-@pytest.mark.parametrize("hidden", ["rand()", "uuid()", "monotonically_increasing_id()"])
+@one_in(3, "hidden", ["rand()", "uuid()", "monotonically_increasing_id()"])
 def test_a_volatile_expression_hidden_in_a_view_is_evaluated_once(spark, hidden):
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW hidden AS SELECT id, {hidden} AS r FROM t")
     try:
@@ -266,7 +266,7 @@ def test_a_plain_query_is_still_split(spark):
 
 
 @one_in(
-    3,
+    5,
     "now",
     [
         "current_date",
@@ -304,7 +304,7 @@ def test_the_current_time_hidden_in_a_view_is_read_once(spark):
 
 
 @one_in(
-    3,
+    5,
     "part",
     [
         "(SELECT id, v FROM t LIMIT 2)",
@@ -419,7 +419,8 @@ def texts(spark):
     spark.catalog.dropTempView("texts")
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     "grouped",
     [
         f"SELECT {DATES} AS d, count(*) AS n FROM texts GROUP BY {DATES}",
@@ -493,7 +494,7 @@ SELECT s1.id, s1.m, s2.m FROM s s1 JOIN s s2 ON s1.id = s2.id JOIN w ON w.id = s
 
 
 @one_in(
-    2,
+    4,
     ("value", "kept"),
     [
         ("a.x", "s1.m >= 100"),
@@ -600,7 +601,7 @@ def test_a_text_that_stands_for_the_moment_is_not_split(spark, text):
 
 
 @one_in(
-    2,
+    4,
     "others",
     [
         "s y ON x.k <=> y.k",
@@ -692,7 +693,7 @@ ZEROS = "SELECT z.d FROM zeros z JOIN ids i ON z.id = i.id JOIN ids k ON k.id = 
 
 
 @one_in(
-    3,
+    6,
     "text",
     [
         f"WITH p AS (SELECT upper(s) AS u FROM one JOIN ids USING (id)) {TWICE.format(read='lower(u)')}",
@@ -993,7 +994,7 @@ def test_a_column_of_a_frame_that_is_selected_twice_is_one_column(spark):
         spark.catalog.dropTempView("ends")
 
 
-@pytest.mark.parametrize("printed", ["1g", "300", "0"])
+@one_in(2, "printed", ["1g", "300", "0"])
 def test_columns_of_two_readers_of_a_table_are_not_mixed_up(spark, printed):
     """Filters that hold of one are not taken to hold of the other, also if Spark prints only a part of plans."""
     spark.sql("SELECT id, v % 20 AS v FROM t").createOrReplaceTempView("twice")

@@ -1,6 +1,7 @@
 """Tables that change while a query runs are read in one version, or the query runs as written."""
 
 import gc
+import itertools
 import shutil
 import time
 from pathlib import Path
@@ -225,7 +226,7 @@ def add_files(folder):
         pq.write_table(pa.table(columns), part / "added.parquet")
 
 
-@one_in(3, "kind", PINNED)
+@one_in(5, "kind", PINNED)
 def test_files_added_while_a_query_runs_are_not_read(spark, made, kind):
     name, folder = made(kind)
     seen, warned, options = changing(lambda: add_files(folder), 3)
@@ -251,8 +252,13 @@ def test_without_pinning_files_added_while_a_query_runs_are_mixed(spark, made, m
     assert (20, 40) in found or (40, 20) in found
 
 
-@pytest.mark.parametrize("own_session", [True, False])
-@one_in(3, "kind", ["plain", "partitioned", "hive", "hive_partitioned", "temporary_view", "view_of_partitions"])
+@one_in(
+    7,
+    ("kind", "own_session"),
+    itertools.product(
+        ["plain", "partitioned", "hive", "hive_partitioned", "temporary_view", "view_of_partitions"], [True, False]
+    ),
+)
 def test_a_table_that_the_same_application_changes_is_read_in_one_version(spark, made, kind, own_session, tmp_path):
     """Spark lists it anew, also for plans that were analysed before, and computes again what it has cached."""
     (name, _), files = made(kind), tmp_path / "outputs"
@@ -371,7 +377,7 @@ def test_a_folder_that_two_views_list_is_read_as_written(spark, tmp_path):
         spark.catalog.dropTempView("new")
 
 
-@pytest.mark.parametrize("prefix", ["session", "SYSTEM.session"])
+@one_in(2, "prefix", ["session", "SYSTEM.session"])
 def test_a_temporary_view_that_is_named_by_its_session_is_read_as_written(spark, made, prefix):
     _, folder = made("view_of_partitions")
     _, _, options = changing(lambda: add_files(folder))
@@ -423,7 +429,7 @@ def test_files_replaced_while_a_query_runs(spark, made, kind):
     assert counts(answer.rows) in ({(20, 20)}, {(40, 40)})
 
 
-@pytest.mark.parametrize("kind", ["path", "view_of_path"])
+@one_in(2, "kind", ["path", "view_of_path"])
 def test_files_that_each_stage_would_list_are_read_as_written(spark, made, kind):
     name, _ = made(kind)
     answer = qoop.collect(spark, COUNTS.format(facts=name), changing(lambda: None)[2])
@@ -528,7 +534,7 @@ def test_a_frame_does_not_read_what_is_cached_after_it_was_made(spark, made):
         spark.catalog.uncacheTable(name)
 
 
-@one_in(2, "kind", ["plain", "partitioned", "external", "temporary_view", "view_of_partitions"])
+@one_in(3, "kind", ["plain", "partitioned", "external", "temporary_view", "view_of_partitions"])
 def test_a_frame_in_sparks_cache_does_not_mix_versions(spark, made, kind):
     """When an application writes to a table, Spark lists its files anew for what it has cached of it."""
     name, folder = made(kind)
@@ -651,7 +657,7 @@ def test_structs_that_are_null_by_the_fields_that_are_read(spark, tmp_path):
         spark.catalog.dropTempView("facts")
 
 
-@pytest.mark.parametrize("setting", ["ignoreCorruptFiles", "ignoreMissingFiles"])
+@one_in(2, "setting", ["ignoreCorruptFiles", "ignoreMissingFiles"])
 def test_files_that_may_be_skipped_are_read_as_written(spark, made, setting):
     name, _ = made("plain")
     with changed(spark, f"spark.sql.files.{setting}", "true"):
@@ -688,7 +694,7 @@ CHANGED = {
 }
 
 
-@one_in(2, "wanted", CHANGED)
+@one_in(3, "wanted", CHANGED)
 def test_a_statement_that_would_now_store_its_rows_elsewhere_fails(spark, made, wanted):
     name, _ = made("plain")
     spark.sql("CREATE DATABASE IF NOT EXISTS elsewhere")

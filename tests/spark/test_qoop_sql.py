@@ -131,7 +131,6 @@ def test_a_query_stops_at_its_timeout(spark, slow_views):
         qoop.collect(spark, SLOW, qoop.Options(timeout=2.0, cut_policy=CutPolicy(everywhere=True)))
 
 
-@pytest.mark.flaky(reruns=3)  # On a busy machine an output may still be there; why is not known.
 def test_a_plan_whose_outputs_take_too_much_room_is_given_up(spark, slow_views, monkeypatch):
     """Its outputs are removed before the query runs as written."""
     monkeypatch.setattr(spark_engine, "LIMIT_CHECK_S", 0.0)
@@ -591,7 +590,7 @@ def test_a_failed_writer_leaves_the_session_unchanged(spark):
 # Cleanup.
 
 
-@pytest.mark.parametrize("files", [False, True])
+@one_in(2, "files", [False, True])
 def test_a_query_leaves_the_session_unchanged(spark, tmp_path, files):
     options = qoop.Options(
         cut_policy=CutPolicy(everywhere=True),
@@ -605,7 +604,7 @@ def test_a_query_leaves_the_session_unchanged(spark, tmp_path, files):
 
 
 @one_in(2, "files", [False, True])
-@pytest.mark.parametrize("call", [qoop.sql, qoop.collect])
+@one_in(2, "call", [qoop.sql, qoop.collect])
 def test_a_failed_query_leaves_the_session_unchanged(spark, tmp_path, files, call):
     # An error of the feed occurs while stages run; one of the last stage would occur when the frame is used.
     class FailingFeed:
@@ -699,7 +698,7 @@ def test_cancelling_the_users_jobs_cancels_the_query(spark, slow_views, how):
         assert isinstance(error, QueryFailedError) and "SPARK_JOB_CANCELLED" in str(error)
 
 
-@pytest.mark.parametrize("call", [qoop.collect, qoop.sql])
+@one_in(2, "call", [qoop.collect, qoop.sql])
 def test_a_query_that_is_cancelled_while_it_is_planned_does_not_run(spark, monkeypatch, call):
     """As a table is sampled by a job."""
     sampling = "SELECT count(*) FROM range(0, 1000000000000, 1, 2) WHERE hash(id) = 3"
@@ -746,7 +745,7 @@ def test_planning_counts_towards_the_timeout(spark, slow_views, monkeypatch):
         qoop.collect(spark, SLOW, replace(STAGED, timeout=600.0))
 
 
-@pytest.mark.parametrize("statement", ["INSERT OVERWRITE DIRECTORY '{}' USING csv", "WITH w AS (SELECT 1) {}"])
+@one_in(2, "statement", ["INSERT OVERWRITE DIRECTORY '{}' USING csv", "WITH w AS (SELECT 1) {}"])
 def test_statements_that_spark_executes_at_once_are_stopped(spark, tmp_path, statement):
     rows = "SELECT count(*) FROM range(0, 1000000000000, 1, 2) WHERE hash(id) = 3"
     spark.sql("CREATE TABLE IF NOT EXISTS counted (n BIGINT) USING parquet")
@@ -776,8 +775,9 @@ def test_timeouts_out_of_range_are_refused(seconds):
         qoop.Options(timeout=seconds)
 
 
-@pytest.mark.parametrize(
-    "call, options",
+@one_in(
+    2,
+    ("call", "options"),
     [(qoop.sql, STAGED), (qoop.collect, STAGED), (qoop.collect, qoop.Options(replanning=False))],
     ids=["sql", "collect", "as written"],
 )

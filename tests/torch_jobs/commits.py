@@ -106,7 +106,8 @@ def train(rank, port, plans, kill):
     ended.set()
     refused = [one.reason for one in decisions if one.at is None]
     facts = {"plans": max(versions), "iterations": iteration, "blocked_s": round(participant.blocked_s, 2)}
-    print(json.dumps({"rank": rank, **facts, "refused": refused}), flush=True)
+    # In one write, as children share the output: print may write the end of a line on its own.
+    print(json.dumps({"rank": rank, **facts, "refused": refused}) + "\n", end="", flush=True)
     return AGREED
 
 

@@ -54,7 +54,7 @@ def compare(store, rank, size):
     timeout = timedelta(seconds=30)
     plans = Current()
     connections = Connections(store, rank, size, timeout, CHANNELS)
-    enforcer = Enforcer(2, plans, 10.0, abandon=connections.abandon)
+    enforcer = Enforcer(2, plans, 10.0, abandon=lambda error: connections.abandon())
     planned = PlannedGroup(enforcer, connections, 0, enforcer.close)
     plain = gloo(store, "plain", rank, size, timeout, "lo")
     elements = 12 * size * 5

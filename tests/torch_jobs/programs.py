@@ -219,7 +219,8 @@ def child(rank, names, segments):
         os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
         folder = Path(tempfile.mkdtemp())
         for name in names:
-            print(json.dumps({"rank": rank, **compare(name, segments, folder)}), flush=True)
+            # In one write, as children share the output: print may write the end of a line on its own.
+            print(json.dumps({"rank": rank, **compare(name, segments, folder)}) + "\n", end="", flush=True)
         code = 0
     except Exception:  # noqa: BLE001 - whatever it is, it is told
         traceback.print_exc()

@@ -346,6 +346,12 @@ def test_an_arbiter_that_could_not_claim_signals_no_container_of_another_one(act
     assert not manager.signalled
 
 
+def test_a_list_of_containers_says_when_it_was_asked_for(acting):
+    carry_out = acting()
+    carry_out.send(ListContainers("app_1", "application_1", LegacyText("asked")), 12.5)
+    assert carry_out.outcome().asked_at == 12.5
+
+
 def test_commands_are_carried_out_after_a_look_at_the_owner_that_fails_in_an_unexpected_way(acting, monkeypatch):
     def unread(manager):
         raise KeyError(1)

@@ -8,7 +8,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.cells import OPPORTUNISTIC
 from yarn_plugin.decide.mechanisms.buddy_cells.cluster import Cluster
 from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Request
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
-from yarn_plugin.decide.mechanisms.buddy_cells.low_priority import Waiting, start_in_turn, starving
+from yarn_plugin.decide.mechanisms.buddy_cells.low_priority import Waiting, start_in_turn
 from yarn_plugin.decide.mechanisms.buddy_cells.promotion import promote, promote_all
 from yarn_plugin.decide.mechanisms.buddy_cells.snapshot import dump
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import (
@@ -48,7 +48,6 @@ def test_what_does_not_fit_is_passed_over_and_counted():
     done = in_turn([("a1", 9), ("a2", 1), ("b1", 1)], 4)
     assert done.started == ("a2", "b1")
     assert done.waiting == (Waiting("a1", "a", 9, overtaken=2),)
-    assert (starving(done.waiting, 2), starving(done.waiting, 3)) == (("a1",), ())
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_a_program_that_calls_fewer_operations_goes_on_in_order(channels, enforc
 
 def test_what_fails_once_fails_for_good(channels, enforcers):
     abandoned = []
-    enforcer = enforcers(abandon=lambda: abandoned.append(True))
+    enforcer = enforcers(abandon=lambda error: abandoned.append(str(error)))
 
     class Failing(SleepingJob):
         def begin(self, number, motif, done):
@@ -91,7 +91,7 @@ def test_what_fails_once_fails_for_good(channels, enforcers):
         enforcer.call(REDUCE, SleepingJob(channels, [0.0]))
     with pytest.raises(CommunicationError, match="an earlier operation failed"):
         enforcer.next_iteration()
-    assert abandoned == [True]
+    assert abandoned == ["connection reset"]
 
 
 def test_a_failed_check_fails_the_operation(channels, enforcers):

@@ -4,6 +4,7 @@ import ast
 import importlib
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import click
@@ -11,12 +12,15 @@ import pytest
 
 from qoop.cli import cli as qoop
 from qoop.submit.words import PassThroughCommand
+from qoop.tables.statistics import VERSION as STATISTICS_VERSION
 from themis_agent.cli import cli as themis_agent
 from tpcds.cli import cli as tpcds
 from tpcds.demo.effects import Times, effects
 from yarn_plugin import console
 from yarn_plugin.api.jobs import Job, Jobs
 from yarn_plugin.cli import cli as yarn_plugin
+from yarn_plugin.decide.allocators.auction import AuctionSettings
+from yarn_plugin.decide.arbiter import ALLOCATORS
 from yarn_plugin.drive.config import load
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +73,11 @@ def test_links_lead_somewhere(page):
         linked = (page.parent / path) if path else page
         assert linked.exists(), target
         assert not anchor or anchor in anchors(linked), target
+
+
+def test_the_index_leads_to_every_page():
+    index = (ROOT / "docs/index.md").read_text()
+    assert not [page.name for page in PAGES[1:] if page.name != "index.md" and f"]({page.name})" not in index]
 
 
 def test_readme_fits_on_one_page():
@@ -139,6 +148,26 @@ def test_the_jobs_of_jobs_md_are_accepted_and_every_field_is_described():
     assert [job.name for job in Jobs.model_validate_json(example).jobs] == ["train", "evaluate"]
     described = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)))
     assert described == list(Job.model_fields)
+
+
+DESCRIBED_IN = {"cells": "cells.md", "allox": "allox.md", "shared_gpus": "sharing.md"}
+"""The pages of allocators that have one; the others are in controllers.md."""
+
+ONLY_SIMULATED = {"across_applications"}
+
+
+@pytest.mark.parametrize("kind", ALLOCATORS, ids=lambda kind: kind.name)
+def test_every_allocator_and_each_of_its_settings_is_described(kind):
+    assert f"| `{kind.name}` |" in (ROOT / "docs/controllers.md").read_text()
+    page = "leases.md" if kind.parameters is AuctionSettings else DESCRIBED_IN.get(kind.name, "controllers.md")
+    text = (ROOT / "docs" / page).read_text()
+    names = {field.name for field in fields(kind.parameters)} - ONLY_SIMULATED
+    assert not [name for name in names if not re.search(rf"\b{name}\b", text)]
+
+
+def test_pages_name_the_folders_in_which_qoop_keeps_what_it_knows():
+    text = "".join(page.read_text() for page in PAGES)
+    assert set(re.findall(r"\bstatistics-(\d+)", text)) == {str(STATISTICS_VERSION)}
 
 
 def metrics_named_in(path):

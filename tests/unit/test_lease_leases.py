@@ -741,9 +741,10 @@ def test_a_job_of_a_policy_without_auctions_that_keeps_its_gpus_is_renewed():
     assert len(world.held()[a]) == 3
 
 
-def test_a_policy_that_is_not_installed_is_named():
+@pytest.mark.parametrize("is_ledger", [False, True])
+def test_a_policy_that_is_not_installed_is_named(is_ledger):
     with pytest.raises(Exception, match="'lottery'"):
-        World.of(node("n1"), policy="lottery")
+        World.of(node("n1"), policy="lottery", is_ledger=is_ledger)
 
 
 # Room beside other pools.
@@ -782,6 +783,19 @@ def test_without_the_size_of_a_task_use_of_nodes_does_not_matter():
     a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
     world.wait(20.0)
     assert world.held() == {a: N1}
+
+
+def test_gpus_that_an_unregistered_application_uses_are_not_offered():
+    world = World.of(node("n1"), node("n2"))
+    name, gpus = "application_1_0999", Resources.of({"vcores": 1, GPU: 4})
+    shown = YarnApp(name, name, "ann", "root.gpu.old", False, 1.0, gpus, Resources(), 2)
+    world.stage.take(AppsChanged((shown,), ()))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    assert world.held() == {}, "nobody knows yet where its containers run"
+    world.stage.take(ContainersListed(name, (Container("container_1", "n1:8041", gpus, False),)))
+    world.wait(20.0)
+    assert world.held() == {a: {f"n2/{ordinal}" for ordinal in range(4)}}
 
 
 def test_a_lost_node_is_no_node_without_room():

@@ -37,7 +37,7 @@ from yarn_plugin.decide.allocators.plan import (
     Withdraw,
 )
 from yarn_plugin.decide.commands import ListContainers, SignalContainers
-from yarn_plugin.decide.events import Configured, NodesChanged, NodeUseChanged, Superseded
+from yarn_plugin.decide.events import Configured, ContainersListed, NodesChanged, NodeUseChanged, Superseded
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools import commands
 from yarn_plugin.decide.pools.commands import CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
@@ -45,6 +45,7 @@ from yarn_plugin.decide.pools.lease.derived import Inventories
 from yarn_plugin.journal.intake import SkippedInputError
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import LeaseDropped, LeaseLapsed, LeaseReplaced, NotPlaced, UseAsked
+from yarn_plugin.model.cluster import Container
 from yarn_plugin.model.resources import GPU, GPU_MEMORY, GPU_MILLI, MEMORY, VCORES, Resources
 
 BECAUSE = LeaseDropped("a test says so")
@@ -354,6 +355,75 @@ def test_a_lease_ends_when_yarn_no_longer_lists_its_containers(world):
     assert world.leases() == {world.a: ["n1/0", "n1/1"]}
     world.run(world.a)
     assert world.leases() == {}
+
+
+def listed(world, app, asked_at, *containers):
+    """A list, asked for at this time, of containers with one GPU of n1 each, and the master."""
+    master = Container("c0", "other:8041", Resources.of({VCORES: 1}), True)
+    found = (Container(name, "n1:8041", Resources.of({VCORES: 1, GPU: 1}), False) for name in containers)
+    world.take(ContainersListed(app, (master, *found), asked_at), 0.01)
+
+
+def asked(world):
+    return [one for step in world.stage.decided for one in step.commands if isinstance(one, ListContainers)]
+
+
+def test_a_list_asked_for_before_a_revocation_does_not_tell_that_cells_are_vacated(world):
+    """Such as one that was read while the application replaced its container."""
+    world.place("k", world.a, "n1/0")
+    listed(world, world.a, None, "c1")
+    before = world.stage.clock.time
+    world.plan(drop=(Drop("k", BECAUSE),))
+    count = len(asked(world))
+    listed(world, world.a, before)
+    assert world.leases() == {world.a: ["n1/0"]}
+    assert [one.cause for one in asked(world)[count:]] == [UseAsked(world.a)]
+    listed(world, world.a, world.stage.clock.time)
+    assert world.leases() == {}
+
+
+def overstaying(**parameters):
+    """A holds n1/0, which was revoked and whose grace period is over, and n1/1 since then; c1 ran on n1/0."""
+    world = World.start(**parameters)
+    world.place("k", world.a, "n1/0")
+    listed(world, world.a, None, "c1")
+    world.plan(drop=(Drop("k", BECAUSE),), place=(Place("m", (world.b, ""), holdings("n1/0")),))
+    world.place("l", world.a, "n1/1")
+    world.wait(31.0)
+    return world
+
+
+def test_a_lease_that_yarn_has_placed_nothing_on_yet_hides_no_overdue_one():
+    world = overstaying()
+    assert world.leases() == {world.a: ["n1/0", "n1/1"]}
+    listed(world, world.a, world.stage.clock.time, "c1")
+    assert world.leases() == {world.a: ["n1/0", "n1/1"]}
+    signals = [one for step in world.stage.decided for one in step.commands if isinstance(one, SignalContainers)]
+    assert signals[0].containers == ("c1",)
+    listed(world, world.a, world.stage.clock.time)
+    assert world.leases() == {world.a: ["n1/1"], world.b: ["n1/0"]}
+
+
+def test_containers_that_run_since_a_lease_was_revoked_are_of_other_leases():
+    world = overstaying()
+    listed(world, world.a, world.stage.clock.time, "c2")
+    assert world.leases() == {world.a: ["n1/1"], world.b: ["n1/0"]}
+
+
+def test_what_ran_on_a_lease_goes_on_on_the_one_that_replaced_it():
+    world = World.start()
+    world.place("k", world.a, "n1/0", "n1/1")
+    listed(world, world.a, None, "c1", "c2")
+    world.plan(place=(Place("l", (world.a, ""), holdings("n1/0"), replaces="k"),))
+    world.wait(31.0)
+    listed(world, world.a, world.stage.clock.time, "c1")
+    assert world.leases() == {world.a: ["n1/0"]}
+    assert not [one for step in world.stage.decided for one in step.commands if isinstance(one, SignalContainers)]
+
+
+@pytest.mark.parametrize("rules", [2, 3])
+def test_by_earlier_rules_a_new_lease_hides_an_overdue_one(rules):
+    assert World.leases(world := overstaying(rules=rules)) == {world.a: ["n1/1"], world.b: ["n1/0"]}
 
 
 def test_cells_in_use_are_not_another_ones_after_the_grace_period_and_containers_are_signalled(world):

@@ -1,7 +1,7 @@
 """Population-based training: who gives way to whom, and how the agent makes a variant of a trial."""
 
 from tests.agent_world import FIRST, SECOND, Search
-from themis_agent import sampling
+from themis_agent import parameter_draws
 from themis_agent.agent import events
 from themis_agent.agent.commands import SampleTrial, StartTrial, StopTrial
 from themis_agent.agent.settings import Settings
@@ -130,16 +130,18 @@ PARENT = {"rate": 0.4, "width": 1, "kind": "b"}
 
 def test_a_variant_has_the_numbers_of_its_parent_perturbed_within_their_ranges():
     app = read(APP, "app")
-    found = [sampling.variant(app, number, PARENT) for number in range(40)]
+    found = [parameter_draws.perturbed(app, number, PARENT) for number in range(40)]
     assert {one["rate"] for one in found} == {0.2, 0.8}
     assert {one["width"] for one in found} == {1, 2}
     assert {one["kind"] for one in found} == {"b"}
-    assert found == [sampling.variant(app, number, PARENT) for number in range(40)], "a restarted agent draws the same"
+    assert found == [parameter_draws.perturbed(app, number, PARENT) for number in range(40)], (
+        "a restarted agent draws the same"
+    )
 
 
 def test_a_variant_may_be_drawn_anew():
     app = read({**APP, "population": {"resample": 1.0}}, "app")
-    found = [sampling.variant(app, number, PARENT) for number in range(40)]
+    found = [parameter_draws.perturbed(app, number, PARENT) for number in range(40)]
     assert len({one["rate"] for one in found}) > 30
     assert {one["kind"] for one in found} == {"a", "b"}
 
@@ -148,7 +150,7 @@ def test_a_variant_has_the_parameters_whose_conditions_hold():
     space = {**APP["space"], "decay": {"type": "float", "low": 0.0, "high": 1.0, "when": {"kind": "a"}}}
     app = read({**APP, "space": space, "population": {"resample": 0.5}}, "app")
     for number in range(40):
-        found = sampling.variant(app, number, PARENT)
+        found = parameter_draws.perturbed(app, number, PARENT)
         assert ("decay" in found) == (found["kind"] == "a")
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.estimate.cardinality import MOST_ROWS, Cardinalities, Measurement, corrections
+from qoop.estimate.cardinality import MOST_ROWS, Cardinalities, Corrections, Measurement
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, with_rows
 from qoop.plans.graph import JoinGraph, Relation
@@ -179,12 +179,38 @@ def test_conditions_between_relations_make_fewer_rows():
     assert Prior(graph((), (condition,)), TABLES).rows(15) < Prior(graph(), TABLES).rows(15)
 
 
+def corrections(uncertainties, measurements):
+    return Corrections(uncertainties, measurements).given([0.0] * len(uncertainties))
+
+
 def test_corrections_share_an_error_by_uncertainty():
     assert corrections([1.0, 1.0], [Measurement((0, 1), 2.0)]) == pytest.approx([1.0, 1.0], rel=1e-3)
     assert corrections([2.0, 1.0], [Measurement((0, 1), 5.0)]) == pytest.approx([4.0, 1.0], rel=1e-3)
     assert corrections([0.0, 1.0], [Measurement((0, 1), 2.0)]) == pytest.approx([0.0, 2.0], rel=1e-3)
     assert corrections([], []) == []
     assert corrections([1.0, 2.0], []) == [0.0, 0.0]
+
+
+def test_what_was_measured_together_is_no_longer_in_doubt():
+    both = Corrections([1.0, 1.0, 0.5], [Measurement((0, 1), 2.0)])
+    assert both.given([1.0, 1.0, 0.5]) == pytest.approx([1.0, 1.0, 0.5], rel=1e-3)
+    assert both.deviation([0, 1]) == pytest.approx(0.0, abs=0.01)
+    assert both.deviation([0]) == pytest.approx(0.5**0.5, rel=1e-3), "either may have caused it"
+    assert both.deviation([0, 1, 2]) == pytest.approx(0.5, rel=1e-3)
+    assert Corrections([3.0, 4.0], []).deviation([0, 1]) == pytest.approx(5.0)
+
+
+def test_a_set_that_contains_a_counted_one_is_in_doubt_for_the_rest_alone():
+    counted = {ORDERS | LINES: 7.0}
+    usual, more = rows(counted), rows(counted, pessimism=1.0)
+    assert usual.uncertainty(ORDERS | LINES | ITEMS) < rows().uncertainty(ORDERS | LINES | ITEMS)
+    inside = [one for one in usual.prior.sources if one.relations & ~(ORDERS | LINES) == 0]
+    assert inside, "the counted set was uncertain"
+    beyond = [
+        one.uncertainty for one in usual.prior.sources if one.relations & ~(LINES | ITEMS) == 0 and one not in inside
+    ]
+    ratio = more.rows(ORDERS | LINES | ITEMS) / usual.rows(ORDERS | LINES | ITEMS)
+    assert ratio == pytest.approx(exp(sum(beyond)), rel=0.05)
 
 
 measured = st.lists(

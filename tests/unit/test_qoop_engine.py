@@ -14,11 +14,11 @@ from qoop.as_written.causes import PlanningFailed, UntypedCause
 from qoop.engine import checkpoints as checkpoints_module
 from qoop.engine import executors as executors_module
 from qoop.engine import spark_engine
-from qoop.engine.checkpoints import ExecutorCheckpoints
+from qoop.engine.checkpoints import ExecutorCheckpoints, StoredOutput
 from qoop.engine.executors import Executors, ExecutorTarget, usual_slots
 from qoop.engine.failures import OF_PYTHON, Cause, is_transient
 from qoop.engine.persisted import remove_with
-from qoop.engine.prepared import StageViews
+from qoop.engine.prepared import AnalysedQuery, StageViews
 from qoop.engine.snapshot import NULL_STRUCTS, reading_settings
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_once import StoredOnce
@@ -195,7 +195,14 @@ class LosingCheckpoints:
 
     def __init__(self):
         self.gone, self.parts, self.grown, self.views = {}, {}, {}, StageViews()
-        self.stored, self.released = 0.0, False
+        self.stored, self.complete, self.released = 0.0, 0.0, False
+
+    def save(self, view, frame, whole, versions):
+        self.complete += 60.0
+        return StoredOutput(1.0, 60.0)
+
+    def complete_bytes(self):
+        return self.complete
 
     def lost_views(self, suspected=False):
         return self.gone
@@ -311,6 +318,21 @@ def test_outputs_that_take_too_much_room_are_reported_once_and_removed_before_th
     watched.engine.start(RESULT, "SELECT 1", None)
     wait_for(lambda: watched.kept.released, lambda: watched.events)
     assert StageCancelled(ONE) in watched.events, "otherwise it might store them again"
+
+
+def test_outputs_that_become_too_large_between_two_checks_are_reported_before_a_stage_follows(watched, monkeypatch):
+    monkeypatch.setattr(spark_engine, "LIMIT_CHECK_S", 3600.0)
+    monkeypatch.setattr(spark_engine, "refuse_cached_files", lambda frame: None)
+    monkeypatch.setattr(watched.engine._prepared, "take", lambda *_, **more: AnalysedQuery(None, False, {}))
+    for stage in (ONE, TWO, THREE):
+        watched.engine.start(stage, "SELECT 2", "view")
+        wait_for(lambda stage=stage: finished(watched)[-1:] == [stage], lambda: watched.events)
+    told = [event for event in watched.events if isinstance(event, CannotPlan | StageFinished)]
+    assert [getattr(event, "cause", None) for event in told] == [None, UntypedCause("120 bytes"), None, None]
+
+
+def finished(watched):
+    return [event.stage for event in watched.events if isinstance(event, StageFinished)]
 
 
 def test_outputs_that_take_too_much_room_stay_where_a_stage_reads_them_and_while_rows_are_stored(watched, monkeypatch):
@@ -588,15 +610,17 @@ class Rows:
 
 
 def output_of(rows, whole=False):
-    return checkpoints_module._Stored(rows, 1, 2, whole)
+    return checkpoints_module._Stored(rows, 8.0, 1, 2, whole)
 
 
 def test_rows_that_cannot_be_removed_do_not_stop_the_others():
     outputs = [Rows(), Rows(Py4JError("gone")), Rows()]
     checkpoints = ExecutorCheckpoints(None, _stored={str(rows): output_of(rows) for rows in outputs})
+    assert checkpoints.complete_bytes() == 24.0
     with pytest.raises(Py4JError):
         checkpoints.release()
     assert [rows.kept for rows in outputs] == [False, True, False]
+    assert checkpoints.complete_bytes() == 0.0
 
 
 @pytest.mark.parametrize(("whole", "same"), [(True, True), (False, True), (False, False)])

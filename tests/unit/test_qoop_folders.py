@@ -34,9 +34,6 @@ class HadoopPath:
     def getName(self):  # noqa: N802
         return self.path.name
 
-    def getParent(self):  # noqa: N802
-        return HadoopPath(self.path.parent, self._system)
-
 
 class Status:
     """A file's status; owners are the file system's to name."""

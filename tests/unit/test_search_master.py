@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from tests.fake_yarn import FakeYarn
+from tests.sampled import one_in
 from themis_agent.agent import events
 from themis_agent.agent.cell_names import slot_name
 from themis_agent.agent.commands import DeclareTrials, ReleaseGpus, SendSlowdown, SendSpeed
@@ -259,7 +260,7 @@ def test_a_search_that_is_stopped_is_resumed_where_it_was(yarn, held):
     assert first.join().problem is None
     assert not yarn.processes
     ((succeeded, message),) = yarn.ended
-    assert (succeeded, message) == (None, f"suspended; `themis-agent resume {first.folder}` goes on with it")
+    assert (succeeded, message) == (None, f"suspended; `themis-agent resume {first.folder}` continues it")
     assert first.search._link.left
     held.unlink()
     second = Attempt(yarn, 1, before=1, registered_as="app-2", step_s=0.1, max_steps=12).join()
@@ -372,7 +373,7 @@ def test_a_gpu_is_given_back_when_the_container_on_it_has_ended(yarn, held):
         assert len(steps) <= 20 + 1
 
 
-@pytest.mark.parametrize("number", [1, 2], ids=["first attempt", "the first one died before it wrote its restart"])
+@one_in(2, "number", [1, 2], ids=["first attempt", "the first one died before it wrote its restart"])
 def test_a_search_that_goes_on_in_another_application_has_no_lease_of_the_one_before(yarn, held, monkeypatch, number):
     first = Attempt(yarn, step_s=0.05, max_steps=10)
     first.until_steps(3)

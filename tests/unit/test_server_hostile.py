@@ -68,6 +68,15 @@ def test_a_user_cannot_take_all_sessions():
         assert answers(world)
 
 
+@pytest.mark.parametrize("settings", [{f"x{number}": "1" for number in range(501)}, {"x": "1" * 70_000}])
+def test_the_settings_of_a_session_are_bounded(settings):
+    """Spark takes time for each, in a thread that others wait for, and keeps them as long as the session lasts."""
+    with World().running() as world, Client(world.port) as client:
+        refused = client.call("OpenSession", client_protocol=9, configuration=settings).status
+        assert (refused.sqlState, refused.errorMessage.split(":")[0]) == ("53000", "configuration")
+        assert not world.handler.sessions.all() and client.open(**dict(list(settings.items())[:1], x="1"))
+
+
 def test_a_user_cannot_take_all_connections():
     with World(small(max_connections=20)).running() as world:
         hogs = [Client(world.port, user="hog") for _ in range(18)]
@@ -185,6 +194,16 @@ def test_http_that_is_not_served_is_refused_and_nothing_is_logged(head, status, 
         assert received.split()[1].startswith(status), received
         assert answers(world)
     assert "Traceback" not in caplog.text
+
+
+def test_a_body_in_very_many_chunks_is_refused():
+    """Each takes time of the one thread that reads for all clients."""
+    with World().running() as world, socket.create_connection(("127.0.0.1", world.port), timeout=10) as opened:
+        opened.sendall(b"POST /cliservice HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            opened.sendall(b"1\r\na\r\n" * 30_000)
+            assert opened.recv(100).startswith(b"HTTP/1.1 413 ")
+        assert answers(world)
 
 
 def test_statements_that_wait_do_not_delay_a_shutdown():

@@ -2,9 +2,11 @@
 
 import select
 import socket
+import ssl
 import struct
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +14,12 @@ from tests.server_world import Client, World, message, small  # first: it skips 
 
 from thrift.Thrift import TApplicationException  # isort: skip
 
+from qoop.server.connections import tls
 from qoop.server.errors import AuthenticationError
 
 FINISHED, CANCELED, ERROR, TIMEDOUT = 2, 3, 5, 8
 WAYS = ["sasl", "nosasl", "http"]
+PEM = str(Path(__file__).parents[1] / "data" / "loopback.pem")
 
 
 @pytest.fixture
@@ -315,6 +319,19 @@ def test_half_open_connections_are_closed_in_time(data):
     with World(small(handshake_timeout_s=0.2, receive_timeout_s=0.2)).running() as world, raw(world) as opened:
         opened.sendall(data)
         assert is_closed(opened)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x16\x03\x01\x02\x00\x01", b"\x01\0\0\0\x05PLAIN"])
+def test_half_open_connections_are_closed_in_time_with_tls_too(data):
+    """In the middle of the handshake of TLS, before it, or in that of SASL without TLS."""
+    # asyncio wants some time for the handshake at least.
+    with World(small(handshake_timeout_s=0.5), certificate=tls(PEM, PEM)).running() as world, raw(world) as opened:
+        opened.sendall(data)
+        assert is_closed(opened)
+        trusting = ssl.create_default_context(cafile=PEM)
+        with trusting.wrap_socket(raw(world), server_hostname="127.0.0.1") as silent:
+            silent.sendall(b"\x01")
+            assert is_closed(silent)
 
 
 def test_connections_beyond_the_limit_are_closed_at_once():

@@ -13,8 +13,6 @@ from qoop.server.types import Column, TypeId, column
 
 ROOM = 1 << 20
 
-DECIMALS = pa.array([Decimal("1.50"), None, Decimal("0E-7")], pa.decimal128(20, 7))
-
 
 def room_of(memory, disk, folder=None):
     return ResultRoom(Budget(memory), Budget(disk), None if folder is None else str(folder))

@@ -651,8 +651,9 @@ def test_stop_asks_the_agent_with_the_token_of_the_folder(world, capsys):
     bearer = f"Bearer {token}"
     assert asked == [("POST", f"/v1/{what}", bearer) for what in ("suspend", "suspend", "stop")]
     assert capsys.readouterr().out.splitlines() == [
-        f"{YARN_APP} is being suspended: its trials save checkpoints; go on with: themis-agent resume {search.folder}",
-        f"{search.folder} is being suspended: its trials save checkpoints; go on with: themis-agent resume"
+        f"{YARN_APP} is being suspended: its trials save checkpoints; resume it with: themis-agent resume"
+        f" {search.folder}",
+        f"{search.folder} is being suspended: its trials save checkpoints; resume it with: themis-agent resume"
         f" {search.folder}",
         f"{YARN_APP} is stopping for good: its trials save checkpoints",
     ]

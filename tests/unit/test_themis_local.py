@@ -314,7 +314,7 @@ def test_ctrl_c_suspends_a_search_with_checkpoints(tmp_path):
     agent.send_signal(signal.SIGINT)
     said, _ = agent.communicate(timeout=120)
     assert agent.returncode == 130
-    assert said.endswith("suspended; go on with: themis-agent resume state\n")
+    assert said.endswith("suspended; resume it with: themis-agent resume state\n")
     assert "best: trial-00001" in finish(start(tmp_path, "resume", "state"))
     steps = executed(tmp_path)[0.3]
     assert steps == list(range(1, MAX_STEPS + 1))

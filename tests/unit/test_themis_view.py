@@ -386,7 +386,7 @@ def test_a_suspended_search_says_so(told, capsys):
     told.take(events.Suspended())
     told.records.close()
     assert console.run(cli, "themis-agent", ["status", str(told.folder.root)]) == 0
-    assert "The search is suspended; `themis-agent resume DIR` goes on with it." in capsys.readouterr().out
+    assert "The search is suspended; `themis-agent resume DIR` continues it." in capsys.readouterr().out
 
 
 def test_a_log_is_read_over_all_starts_and_when_it_is_rotated(tmp_path):

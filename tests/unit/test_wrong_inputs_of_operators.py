@@ -247,7 +247,7 @@ def test_a_wrong_file(directory, capsys, line, old, new, cure):
 @pytest.mark.parametrize(
     ("words", "cure"),
     [
-        ("--state token", "--state 'token': must be a directory, not a file"),
+        ("--state token --listen 127.0.0.1:0", "--state 'token': must be a directory, not a file"),
         ("--state state --listen 127.0.0.1:{busy}", "address already in use; choose another port"),
     ],
 )

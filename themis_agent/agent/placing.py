@@ -80,7 +80,7 @@ def _started(state: State, jobs: Mapping[str, Job], at: float) -> tuple[State, l
     for name, gpus in divide(machines_of(free), waiting) if free else ():
         trial = state.trials[name]
         if trial.parameters is None:
-            state, commands = _sampled(state, trial, commands)
+            state, commands = _drawing(state, trial, commands)
             continue
         chosen = _chosen(gpus, free)
         if all(sharing.may_start_on(state, gpu.cell) for gpu in chosen):
@@ -100,14 +100,14 @@ def _started_by_lease(state: State, at: float) -> tuple[State, list[Command]]:
         if not parents.may_start(state, trial, resting) or (lease.is_sample and speeds.is_measured(trial, name)):
             continue
         if trial.parameters is None:
-            state, commands = _sampled(state, trial, commands)
+            state, commands = _drawing(state, trial, commands)
         else:
             sample = speeds.sample(trial, name, lease) if lease.is_sample else None
             state, commands = _begun(state, trial, lease.gpus, at, commands, sample)
     return state, commands
 
 
-def _sampled(state: State, trial: TrialState, commands: list[Command]) -> tuple[State, list[Command]]:
+def _drawing(state: State, trial: TrialState, commands: list[Command]) -> tuple[State, list[Command]]:
     if trial.sampling:
         return state, commands
     draw = SampleTrial(trial.id, trial.number, trial.parent)

@@ -111,7 +111,8 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class TrialState:
-    """A trial. `until`: the step at which its rung ends. `parameters`: as JSON; None until they are drawn.
+    """A trial. `until`: the step at which its rung ends. `parameters`: as JSON; None until they are drawn, while
+    `sampling`.
 
     `loss`: the metric, negated if it is maximised, at `step`. `profile`: seconds of a step, as measured; None: not
     yet. `checkpoint`: the step of its newest one. `crashes`: of its command, since the start. `ran_out`: its command

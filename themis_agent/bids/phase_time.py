@@ -59,7 +59,7 @@ class ByLevel:
 
     def seconds(self, spread: Spread) -> float:
         """Seconds that the phases take one after the other; infinite if a job cannot run."""
-        found: list[tuple[float, ...]] = []
+        of_levels: list[tuple[float, ...]] = []
         before, all_bins = None, spread.bins
         for level in self._useful:
             bins = all_bins[level]
@@ -68,9 +68,9 @@ class ByLevel:
                 known = self._known.get(key)
                 if known is None:
                     known = self._known[key] = self.within(level, bins)
-                found.append(known)
+                of_levels.append(known)
             before = bins
-        return sum(found[0]) if len(found) == 1 else sum(map(min, *found))
+        return sum(of_levels[0]) if len(of_levels) == 1 else sum(map(min, *of_levels))
 
     def least_s(self, largest: Sequence[int]) -> float:
         """The phases end no earlier with any GPUs whose cells of each level have at most so many."""

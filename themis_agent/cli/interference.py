@@ -55,8 +55,8 @@ def interference() -> None:
 def measure(kinds_file: Path, out: Path, gpu: int, core: int | None, seconds: float, warm_up: float) -> None:
     """Run each kind of training alone, then each pair side by side, and write their slowdowns.
 
-    A pair of which one fails, such as for lack of memory, is left out: such kinds may not share a GPU. Interrupted, it
-    goes on where it was.
+    A pair of which one fails, such as for lack of memory, is left out: such kinds may not share a GPU. If it is
+    interrupted, run it again: it continues where it stopped.
     """
     kinds = read_kinds(kinds_file)
     if core is not None and core not in os.sched_getaffinity(0):

@@ -90,7 +90,7 @@ def validate(
 def run(file: Path, local: bool, gpus: int | None, state: Path | None, replace: bool, json_file: Path | None) -> int:
     """Run a search and print its best trial.
 
-    Ctrl-C has trials save checkpoints and end. The same command again goes on from there, also after a crash.
+    Ctrl-C has trials save checkpoints and end. The same command again continues from there, also after a crash.
 
     Exit code: 0; 1 if no trial succeeded or too many failed; 2 for a wrong file; 130 if stopped by Ctrl-C or SIGTERM.
     """
@@ -135,12 +135,11 @@ def resume(
     verify: str | bool,
     json_file: Path | None,
 ) -> int:
-    """Go on with a search that was suspended or has failed; one that stopped because most of its first trials failed
-    goes on with what is left. DIR: the --state directory of a local search, the folder or webhdfs:// URL of a submitted
-    one.
+    """Continue a search that was suspended or has failed.
 
-    A local search runs on the GPUs that it began with, and its best trial is printed. A submitted one is submitted
-    again, as a new application.
+    DIR: the --state directory of a local search, the folder or webhdfs:// URL of a submitted one. A search that stopped
+    because most of its first trials failed runs the trials that are left. A local search runs on the GPUs that it began
+    with, and its best trial is printed. A submitted one is submitted again, as a new application.
     """
     from themis_agent.local.folder import folder_at
     from themis_agent.yarn import submission
@@ -193,7 +192,7 @@ def _run(
     app, directory = folder.load() if file is None else (load(file), file.resolve().parent)
     result = driver.run(app, directory, folder, gpus or driver.local_gpus(), retry_failed=retry_failed, replace=replace)
     if result is None:
-        console.err.print(f"suspended; go on with: themis-agent resume {root}")
+        console.err.print(f"suspended; resume it with: themis-agent resume {root}")
         return 130
     if json_file is not None:
         console.write_json(json_file, asdict(result))

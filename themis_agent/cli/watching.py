@@ -32,7 +32,7 @@ _ENDED = ("complete", "pruned", "failed", "stopped")
 
 @click.command(context_settings=console.CONTEXT)
 @options.DIRECTORY
-@click.option("--watch", is_flag=True, help="Go on until the search has ended; without a terminal, print each event.")
+@click.option("--watch", is_flag=True, help="Show it until the search has ended; without a terminal, print each event.")
 @console.ca_option
 @options.JSON
 def status(directory: Path | str, watch: bool, verify: str | bool, json_file: Path | None) -> int:
@@ -97,7 +97,7 @@ class _Followed:
             self._quiet_since = time.monotonic()
 
     def is_abandoned(self) -> bool:
-        """Whether nobody goes on with it; says so then."""
+        """Whether nobody continues it; says so then."""
         from themis_agent.submitting.waiting import is_abandoned
         from themis_agent.view.explanation import standing
 
@@ -114,7 +114,7 @@ class _Followed:
 
 
 def _watch(folder: "Folder", reader: "JournalReader", verify: str | bool) -> bool:
-    """Show a search until it has ended; False: nobody goes on with it."""
+    """Show a search until it has ended; False: nobody continues it."""
     from rich.live import Live
 
     from themis_agent.local.progress import progress
@@ -157,23 +157,25 @@ def why(directory: Path | str, trial: str | None) -> None:
     folder, reader = _opened(directory)
     is_running = page_address(folder) is not None
     shown = _shown(folder, reader, is_running)
-    found = None if trial is None else _trial(shown.state, trial, directory)
-    subject = shown.app.name if found is None else found.id
+    chosen = None if trial is None else _trial(shown.state, trial, directory)
+    subject = shown.app.name if chosen is None else chosen.id
     if not reader.history.complete:
         console.out.print("The journal was compacted: what happened before that is not shown.")
-    for change in reader.history.of(found.id if found is not None else ""):
+    for change in reader.history.of(chosen.id if chosen is not None else ""):
         console.out.print(_line(change, subject))
         for line in change.last_lines:
             console.out.print(f"    {line}")
-    for text in now(shown, found):
+    for text in now(shown, chosen):
         console.out.print(f"now      {subject} {text}")
-    if found is None or not is_running:
+    if chosen is None or not is_running:
         console.out.print(standing(shown, is_running))
 
 
 @click.command(context_settings=console.CONTEXT)
 @options.DIRECTORY
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE", help="HTML.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE", help="The page to write."
+)
 @click.option("--compare", "other", metavar="DIR", help="Also compare with the search in DIR, or at a webhdfs:// URL.")
 def report(directory: Path | str, out: Path, other: str | None) -> None:
     """Write the page of a search into one HTML file, which needs no network."""
@@ -222,7 +224,7 @@ def best(directory: Path | str, export: Path | None, json_file: Path | None) -> 
 @options.DIRECTORY
 @click.argument("trial")
 @click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="The process whose log to print.")
-@click.option("-f", "--follow", is_flag=True, help="Go on, also when the trial moves, until it has ended for good.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the trial, also when it moves, until it has ended for good.")
 @console.ca_option
 def logs(directory: Path | str, trial: str, rank: int, follow: bool, verify: str | bool) -> None:
     """Print the log of a trial, from all its starts, oldest first. TRIAL: its name or number."""

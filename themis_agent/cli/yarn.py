@@ -9,7 +9,7 @@ import click
 from themis_agent.cli import options
 from themis_agent.cli.results import print_problems, print_result, print_submitted
 from yarn_plugin import console
-from yarn_plugin.api.client import DEFAULT_URL
+from yarn_plugin.api.environment import DEFAULT_URL
 from yarn_plugin.errors import BadInputError, ReportedError
 from yarn_plugin.quantities import NOTHING, count
 
@@ -78,19 +78,21 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
     from themis_agent.submitting.search import state_of, trials_of
 
     rows, written, hidden = [], [], 0
-    for one in applications.searches(client.manager(rm, verify)):
-        if one.has_ended and not ended:
+    for search in applications.searches(client.manager(rm, verify)):
+        if search.has_ended and not ended:
             hidden += 1
             continue
         folder, trials = None, {}
         # One that cannot be read hides no other.
         with contextlib.suppress(ReportedError, OSError):
-            folder = recent.folder_of(one.id)
+            folder = recent.folder_of(search.id)
             trials = trials_of(state_of(folder)) if folder is not None else {}
         shown = ", ".join(f"{many} {name}" for name, many in trials.items()) or NOTHING
-        state = one.final if one.has_ended else one.state
-        rows.append((one.id, one.name, state, one.user, shown, one.gpus, one.tracking_url or NOTHING))
-        written.append({**asdict(one), "folder": str(Folder(folder)) if folder is not None else None, "trials": trials})
+        state = search.final if search.has_ended else search.state
+        rows.append((search.id, search.name, state, search.user, shown, search.gpus, search.tracking_url or NOTHING))
+        written.append(
+            {**asdict(search), "folder": str(Folder(folder)) if folder is not None else None, "trials": trials}
+        )
     console.out.print(console.table(None, ("id", "name", "state", "user", "trials", "#GPUs", "tracking URL"), rows))
     if hidden:
         have, them = ("has", "it") if hidden == 1 else ("have", "them")
@@ -106,7 +108,7 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
 @options.rm(required=False, more="  [default: as it was submitted]")
 @console.ca_option
 def stop(search: str, for_good: bool, kill: bool, rm: str | None, verify: str | bool) -> None:
-    """Stop a search: its trials save checkpoints and end. `themis-agent resume DIR` goes on with it, and `themis-agent
+    """Stop a search: its trials save checkpoints and end. `themis-agent resume DIR` continues it, and `themis-agent
     best DIR` prints the best one so far.
 
     SEARCH: its folder, or the id of its application if you submitted it from this machine. With --kill and --rm, the id
@@ -137,5 +139,5 @@ def stop(search: str, for_good: bool, kill: bool, rm: str | None, verify: str | 
     if for_good:
         console.out.print(f"{search} is stopping for good: its trials save checkpoints")
     else:
-        advice = f"go on with: themis-agent resume {Folder(folder)}"
+        advice = f"resume it with: themis-agent resume {Folder(folder)}"
         console.out.print(f"{search} is being suspended: its trials save checkpoints; {advice}")

@@ -13,14 +13,12 @@ from functools import partial
 from typing import Protocol
 
 from themis_agent.communication.capture import Event, Seen, What
+from themis_agent.communication.comparing import Done
 from themis_agent.communication.errors import CommunicationError, DifferentOperationsError
 from themis_agent.communication.iteration import Operation
 from themis_agent.communication.options import Option, Placed, placed
 from themis_agent.communication.order import Key, Order
 from themis_agent.communication.plan import Plan
-
-Done = Callable[[BaseException | None], None]
-"""Called once when something has ended, in any thread; the argument is what it failed with."""
 
 _AS_CALLED = Option()
 
@@ -114,8 +112,8 @@ class _Running:
 
 class Enforcer:
     """The enforcer of a process, over all its groups. `timeout_s`: of an operation, from its call on. `observe`: gets
-    every iteration of at most `longest` operations when it is over. `abandon`: called once when the first operation
-    fails; it must not wait.
+    every iteration of at most `longest` operations when it is over. `abandon`: called once with the error when
+    the first operation fails; it must not wait.
     """
 
     def __init__(
@@ -124,7 +122,7 @@ class Enforcer:
         plans: Plans,
         timeout_s: float,
         observe: Callable[[Seen], None] = lambda seen: None,
-        abandon: Callable[[], None] = lambda: None,
+        abandon: Callable[[BaseException], None] = lambda error: None,
         longest: int = LONGEST,
     ) -> None:
         self._plans, self._timeout_s, self._observe, self._abandon = plans, timeout_s, observe, abandon
@@ -245,7 +243,7 @@ class Enforcer:
             ending = [running.completion for running in self._running.values()]
             self._running.clear()
         if first:
-            self._abandon()
+            self._abandon(error)
         for completion in ending:
             completion.end(self._broken)
 
@@ -362,11 +360,3 @@ class Enforcer:
             if oldest is not None and time.perf_counter() - oldest.since > self._timeout_s:
                 late = CommunicationError(f"operation {oldest.operation} did not end within {self._timeout_s:g} s")
                 self.fail(self._failing or late)
-
-
-def different(operation: str) -> DifferentOperationsError:
-    """The error of a check that failed."""
-    return DifferentOperationsError(
-        f"{operation}: the processes call different operations, or under different plans; all must call the same in "
-        "the same order"
-    )

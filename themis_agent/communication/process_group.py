@@ -13,7 +13,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo
 
-from themis_agent.communication.enforcer import Completion, Done, Enforcer, different
+from themis_agent.communication.comparing import Comparisons, Done
+from themis_agent.communication.enforcer import Completion, Enforcer
 from themis_agent.communication.iteration import Kind, Operation
 from themis_agent.communication.motifs import Motif
 from themis_agent.communication.options import Placed
@@ -48,6 +49,7 @@ class Connections:
         self.rank, self.size = rank, size
         self.channels = [connect(f"channel-{number}", one) for number, one in enumerate(interfaces)]
         self.checks = connect("checks", interfaces[0])
+        self.comparisons = Comparisons(self._highest)
         self.direct = connect("direct", interfaces[0])
         self._waiters = ThreadPoolExecutor(len(interfaces), "communication waiter")
         self._trees: dict[tuple[int, tuple[int, ...]], Any] = {}
@@ -57,6 +59,7 @@ class Connections:
                     name = f"channel-{channel}-of-{'-'.join(map(str, members))}"
                     group = gloo(store, name, members.index(rank), len(members), timeout, interface)
                     self._trees[channel, members] = group
+        self._unbroken = [*self.channels, *self._trees.values(), self.direct, self.checks]
 
     def when_ended(self, work: Any, done: Done) -> None:
         """Call `done` when torch's Work has ended."""
@@ -77,15 +80,26 @@ class Connections:
         else:
             future.then(ended)
 
+    def _highest(self, numbers: Sequence[int], done: Callable[[Sequence[int], BaseException | None], None]) -> None:
+        """Begin to find the highest number of all processes at each place."""
+        highest = torch.tensor(numbers)
+        options = dist.AllreduceOptions()
+        options.reduceOp = dist.ReduceOp.MAX
+        work = self.checks.allreduce([highest], options)
+        self.when_ended(work, lambda error: done(highest.tolist(), error))
+
     def of(self, channel: int, members: tuple[int, ...]) -> Any:
         """The group of these members on a channel."""
         return self.channels[channel] if len(members) == self.size else self._trees[channel, members]
 
-    def abandon(self) -> None:
-        """Break all connections, so that nothing waits any longer; those for checks last, by which others may still
-        learn why.
+    def abandon(self, checks: bool = True) -> None:
+        """Break all connections that are not broken yet, so that nothing waits any longer; those for checks last, by
+        which others may still learn why. `checks`: whether those too.
         """
-        for group in [*self.channels, *self._trees.values(), self.direct, self.checks]:
+        kept = [] if checks else [self.checks]
+        breaking = [group for group in self._unbroken if group not in kept]
+        self._unbroken = kept
+        for group in breaking:
             group.abort()
         self._waiters.shutdown(wait=False)
 
@@ -113,16 +127,8 @@ class TorchJob:
         self._connections, self._name, self._begin, self._unpack = connections, name, begin_motif, unpack
 
     def check(self, fingerprint: int, done: Done) -> None:
-        """Compare the number with the other processes': the highest must be the lowest."""
-        both = torch.tensor([fingerprint, -fingerprint])
-        options = dist.AllreduceOptions()
-        options.reduceOp = dist.ReduceOp.MAX
-
-        def compare(error: BaseException | None) -> None:
-            same = error is not None or int(both[0]) == -int(both[1])
-            done(error if same else different(self._name))
-
-        self._connections.when_ended(self._connections.checks.allreduce([both], options), compare)
+        """Compare the number with the other processes'."""
+        self._connections.comparisons.compare(fingerprint, self._name, done)
 
     def begin(self, number: int, motif: Placed, done: Done) -> None:
         """Begin a motif on its channel."""

@@ -17,7 +17,7 @@ from themis_agent.communication.capture import Seen, typical, waits
 from themis_agent.communication.commit import BUSY_S, IDLE_S, Coordinator, Participant
 from themis_agent.communication.costs import CostTable
 from themis_agent.communication.enforcer import Enforcer
-from themis_agent.communication.errors import PlanError
+from themis_agent.communication.errors import DifferentOperationsError, PlanError
 from themis_agent.communication.feedback import Advice, Feedback
 from themis_agent.communication.formats import Trace, dump, load, parse, save
 from themis_agent.communication.measuring import QUICK_REPEATS, QUICK_SIZES, measure
@@ -101,6 +101,8 @@ class Session:
         atexit.unregister(self.close)
         self._hook.remove()
         self.enforcer.close()
+        for connections in self._connections:
+            connections.abandon()
         for thread in self._threads:
             thread.join()
         if self._settings.folder is not None:
@@ -129,9 +131,11 @@ class Session:
             self._seen.append(seen)
         self._feedback.note(seen)
 
-    def _abandon(self) -> None:
+    def _abandon(self, error: BaseException) -> None:
+        # All find out on their own that operations differ, from the same exchange, unless it is cut off.
+        checks = not isinstance(error, DifferentOperationsError)
         for connections in self._connections:
-            connections.abandon()
+            connections.abandon(checks)
 
     def _check(self, plan: Plan) -> None:
         """Whether this process can execute a plan.

@@ -27,7 +27,7 @@ from themis_agent.local import progress, replacing
 from themis_agent.local.folder import Folder
 from themis_agent.local.launchers import Launchers, nvidia_gpus
 from themis_agent.optuna_study import StudyMirror
-from themis_agent.sampling import sampled
+from themis_agent.parameter_draws import draw
 from themis_agent.service import Launched, listening, service, serving
 from themis_agent.trial.store import store_at
 from themis_agent.view.routes import View, add_view
@@ -228,7 +228,7 @@ class _Run:
             case commands.SampleTrial():
                 state = self._agent.state
                 if state is not None:
-                    self._agent.put(sampled(self._app, command, state, self._earlier))
+                    self._agent.put(draw(self._app, command, state, self._earlier))
             case commands.StartTrial():
                 self._launchers.start(command)
             case commands.KillTrial():

@@ -56,16 +56,16 @@ class Asha:
 
     def take(self, report: Report | Failed) -> tuple["Asha", tuple[Decision, ...]]:
         """The search after a report. Whoever reaches the end of a rung may promote itself and others of it."""
-        found = next((number for number, one in enumerate(self.trials) if one.trial.id == report.trial), None)
-        if found is None:
+        position = next((number for number, one in enumerate(self.trials) if one.trial.id == report.trial), None)
+        if position is None:
             return self, ()
-        place = self.places[found]
+        place = self.places[position]
         if isinstance(report, Failed):
             return self._without(report.trial)._settled(())
         if self._waits(report.trial, place):
             return self, ()
-        after = self.trials[found].reported(report)
-        search = replace(self, trials=(*self.trials[:found], after, *self.trials[found + 1 :]))
+        after = self.trials[position].reported(report)
+        search = replace(self, trials=(*self.trials[:position], after, *self.trials[position + 1 :]))
         if after.iteration < self.ends[place]:
             return search, ()
         if place + 1 == len(self.ends):

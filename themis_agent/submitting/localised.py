@@ -61,46 +61,46 @@ class Given:
 
 def given(app: AppFile, directory: Path) -> tuple[list[Given], list[str]]:
     """The files of a search, and the problems of those that cannot be used. `directory`: of the file of the search."""
-    found, problems = [], []
+    usable, problems = [], []
     fields = (
         *(("environment.files", text, False, False) for text in app.environment.files),
         *(("environment.archives", text, True, False) for text in app.environment.archives),
         *(("data.urls", text, urlsplit(text).path.endswith(ARCHIVE_ENDINGS), True) for text in app.data.urls),
     )
     for field, text, archive, is_data in fields:
-        one = _given(f"{field} {text!r}", text, archive, is_data, directory)
-        problem = one if isinstance(one, str) else _problem(one)
+        file = _given(f"{field} {text!r}", text, archive, is_data, directory)
+        problem = file if isinstance(file, str) else _problem(file)
         if problem is not None:
             problems.append(f"{field} {text!r}: {problem}")
-        elif isinstance(one, Given):
-            found.append(one)
-    return found, [*problems, *_clashes(found), *_missing_scripts(app, found, directory)]
+        elif isinstance(file, Given):
+            usable.append(file)
+    return usable, [*problems, *_clashes(usable), *_missing_scripts(app, usable, directory)]
 
 
-def localised(one: Given, folder: Folder) -> LocalResource:
+def localised(file: Given, folder: Folder) -> LocalResource:
     """A file where nodes read it: a copy in the folder of the search, if it is not on the shared file system.
 
     Raises:
         OSError: it cannot be copied.
         StoreError: a store refuses, or is away.
     """
-    path = one.path
-    if one.store is not None:
-        return stored_resource(one.store, "", one.name, one.archive)
-    if not one.is_shared:
+    path = file.path
+    if file.store is not None:
+        return stored_resource(file.store, "", file.name, file.archive)
+    if not file.is_shared:
         with path.open("rb") as source:
             digest = hashlib.file_digest(source, "sha256").hexdigest()[:16]
             name = f"{FOLDER}/{digest}-{path.name}"
             if folder.store is not None:
                 folder.store.put(path, name)
-                return stored_resource(folder.store, name, one.name, one.archive)
+                return stored_resource(folder.store, name, file.name, file.archive)
             path = folder.root / name
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 source.seek(0)
                 with files.draft(path, files.PRIVATE_MODE) as copy:
                     shutil.copyfileobj(source, copy, 1 << 20)
-    return local_resource(path, one.name, one.archive)
+    return local_resource(path, file.name, file.archive)
 
 
 def _given(field: str, text: str, archive: bool, is_data: bool, directory: Path) -> Given | str:
@@ -120,24 +120,24 @@ def _given(field: str, text: str, archive: bool, is_data: bool, directory: Path)
     return Given(field, path, name or path.name, archive, is_url)
 
 
-def _problem(one: Given) -> str | None:
+def _problem(file: Given) -> str | None:
     """What is wrong with a file; None: nothing."""
-    if "/" in one.name or one.name in ("", ".", "..", *_TAKEN):
-        return f"{one.name!r} cannot be its name in a container's working directory; give another as PATH#NAME"
-    is_folder = one.path.is_dir()
-    if one.store is not None:
+    if "/" in file.name or file.name in ("", ".", "..", *_TAKEN):
+        return f"{file.name!r} cannot be its name in a container's working directory; give another as PATH#NAME"
+    is_folder = file.path.is_dir()
+    if file.store is not None:
         try:
-            is_folder = one.store.status("").is_folder
+            is_folder = file.store.status("").is_folder
         except StoreError as problem:
             return str(problem)
     if is_folder:
         return "is a directory; pack it, as .tar.gz or .zip, and give it under archives"
-    if one.archive and not one.path.name.endswith(ARCHIVE_ENDINGS):
+    if file.archive and not file.path.name.endswith(ARCHIVE_ENDINGS):
         return f"must be an archive that YARN unpacks: {', '.join(ARCHIVE_ENDINGS)}"
-    if one.store is not None:
+    if file.store is not None:
         return None
     try:
-        with one.path.open("rb"):
+        with file.path.open("rb"):
             return None
     except OSError as problem:
         return "no such file" if isinstance(problem, FileNotFoundError) else "cannot be read"

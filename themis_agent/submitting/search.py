@@ -75,7 +75,7 @@ class Search:
         return replace(found, succeeded=False, reason=f"YARN ended {self.application} as {ended.state}{said}")
 
     def stop(self, kill: bool = False, for_good: bool = False) -> None:
-        """Stop the search; its trials save checkpoints, and `themis-agent resume` goes on with it.
+        """Stop the search; its trials save checkpoints, and `themis-agent resume` continues it.
 
         `for_good`: it has ended then. `kill`: have YARN end the application at once.
 

@@ -92,19 +92,20 @@ def known(manager: ResourceManager, application: str) -> Listed:
 
 def _agent_in(folder: Path) -> tuple[str, str]:
     """The address of the agent, and the token of the search."""
-    found = Folder(folder)
+    search = Folder(folder)
     try:
-        for path in (folder, found.address, found.token_file):
-            _check_own(found, path)
-        return AgentAddress.model_validate_json(found.read(found.address)).url, found.read(found.token_file).decode()
+        for path in (folder, search.address, search.token_file):
+            _check_own(search, path)
+        address = AgentAddress.model_validate_json(search.read(search.address))
+        return address.url, search.read(search.token_file).decode()
     except FileNotFoundError:
         raise BadInputError(
-            "SEARCH", str(found), "holds no search that has begun; --kill ends a submitted one"
+            "SEARCH", str(search), "holds no search that has begun; --kill ends a submitted one"
         ) from None
     except PermissionError:
         raise _foreign(folder) from None
     except ValidationError:
-        raise BadInputError("SEARCH", str(found), "its agent.json is damaged; use --kill") from None
+        raise BadInputError("SEARCH", str(search), "its agent.json is damaged; use --kill") from None
 
 
 def _end_of(folder: Path) -> str | None:

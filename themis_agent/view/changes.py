@@ -218,8 +218,8 @@ def _of_fate(after: State, old: TrialState, new: TrialState, metric: str) -> Ite
 
 def _ranked(trial: TrialState, after: State, metric: str) -> str:
     """How a trial compared with the others of its rung when that had ended."""
-    found = trial.ranking
-    if found is None:
+    ranking = trial.ranking
+    if ranking is None:
         return ""
     sign = -1.0 if after.settings.maximize else 1.0
 
@@ -227,10 +227,10 @@ def _ranked(trial: TrialState, after: State, metric: str) -> str:
         return metric_text(None if loss is None else sign * loss)
 
     text = (
-        f": number {found.place} of {found.trials} in rung {found.phase} of bracket {trial.bracket} by {metric},"
-        f" {shown(found.loss)}"
+        f": number {ranking.place} of {ranking.trials} in rung {ranking.phase} of bracket {trial.bracket} by {metric},"
+        f" {shown(ranking.loss)}"
     )
-    if found.place <= found.kept:
+    if ranking.place <= ranking.kept:
         return text
-    best = "the best goes on, with" if found.kept == 1 else f"the best {found.kept} go on, the last of them with"
-    return f"{text}; {best} {shown(found.bar)}"
+    best = "the best goes on, with" if ranking.kept == 1 else f"the best {ranking.kept} go on, the last of them with"
+    return f"{text}; {best} {shown(ranking.bar)}"

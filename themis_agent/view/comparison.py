@@ -36,14 +36,14 @@ def comparison(shown: Snapshot, other: Snapshot, names: tuple[str, str]) -> Iter
 def best_over_time(shown: Snapshot) -> list[tuple[float, float]]:
     """(seconds, best metric so far), where it improves, and at the end."""
     sign = -1.0 if shown.state.settings.maximize else 1.0
-    found: list[tuple[float, float]] = []
+    points: list[tuple[float, float]] = []
     for at, metric in shown.history.metrics:
-        if not found or sign * metric < sign * found[-1][1]:
-            found += [(at - shown.began, found[-1][1])] if found else []
-            found.append((at - shown.began, metric))
-    if found:
-        found.append((max(shown.at - shown.began, found[-1][0]), found[-1][1]))
-    return found
+        if not points or sign * metric < sign * points[-1][1]:
+            points += [(at - shown.began, points[-1][1])] if points else []
+            points.append((at - shown.began, metric))
+    if points:
+        points.append((max(shown.at - shown.began, points[-1][0]), points[-1][1]))
+    return points
 
 
 def _facts(shown: Snapshot) -> list[tuple[str, str]]:

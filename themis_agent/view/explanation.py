@@ -20,10 +20,10 @@ def standing(shown: Snapshot, is_running: bool) -> str:
         ended = "" if state.finished else "; its trials are being stopped"
         return f"The search is over: {state.outcome.reason}{ended}."
     if not is_running and state.suspended:
-        return "The search is suspended; `themis-agent resume DIR` goes on with it."
+        return "The search is suspended; `themis-agent resume DIR` continues it."
     if not is_running:
         when = clock(shown.wall)
-        return f"No agent runs this search; the last event was at {when}. `themis-agent resume DIR` goes on with it."
+        return f"No agent runs this search; the last event was at {when}. `themis-agent resume DIR` continues it."
     return f"The search goes on: {summary(state)}.{_refused(state)}"
 
 

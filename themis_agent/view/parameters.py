@@ -64,7 +64,7 @@ def importances(shown: Snapshot, trials: list[TrialState]) -> dict[str, float]:
     # Optuna takes most of a second to import.
     import optuna
 
-    from themis_agent.sampling import distributions
+    from themis_agent.parameter_draws import distributions
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

@@ -196,8 +196,8 @@ class Driver:
             self._follow(self._containers.completed(ended.id, ended.exit_status, ended.diagnostics))
 
     def _follow(self, instructions: Iterable[Instruction]) -> None:
-        for one in instructions:
-            match one:
+        for instruction in instructions:
+            match instruction:
                 case Request(number, host, gpus):
                     self._master.request(number, self._launches.size(gpus), host)
                 case Cancel(number):
@@ -209,7 +209,7 @@ class Driver:
                 case Release(container):
                     self._master.release(self._known.pop(container))
                 case Gone():
-                    self._end(one)
+                    self._end(instruction)
 
     def _start(self, container: Container, launcher: Launcher) -> None:
         submission = self._submission

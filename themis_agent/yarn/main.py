@@ -26,7 +26,7 @@ from themis_agent.local.driver import MIRROR_S, Result, result
 from themis_agent.local.folder import Folder, folder_at
 from themis_agent.local.progress import Changes
 from themis_agent.optuna_study import StudyMirror
-from themis_agent.sampling import sampled
+from themis_agent.parameter_draws import draw
 from themis_agent.service import Launched, listening, service, serving
 from themis_agent.trial_jobs import alternatives_of
 from themis_agent.view.answers import AnswerTimes
@@ -130,7 +130,7 @@ class Search:
             case commands.SampleTrial():
                 state = self._agent.state
                 if state is not None:
-                    self._agent.put(sampled(self._app, command, state, self._earlier))
+                    self._agent.put(draw(self._app, command, state, self._earlier))
             case commands.StartTrial() | commands.StopTrial() | commands.KillTrial():
                 self._driver.carry_out(command)
             case _:
@@ -161,7 +161,7 @@ class Search:
         if state.finished:
             self._driver.finish(found.succeeded, sentence(self._app, found))
         else:
-            self._driver.finish(None, f"suspended; `themis-agent resume {self._folder}` goes on with it")
+            self._driver.finish(None, f"suspended; `themis-agent resume {self._folder}` continues it")
 
 
 def progress(state: State) -> float:

@@ -133,13 +133,14 @@ def demo(folder: Path, scale: str, query_a: int, query_b: int, only: str | None)
     Start it with `python -m tpcds.demo`, or with `make demo` in a clone.
 
     Queries, on four nodes with half a core each: query A runs alone until query B arrives and halves its share. The
-    arbiter notifies A at once; A switches to the plan with the earliest estimated completion and reuses finished
-    stages. For comparison, A also runs with its first plan to the end, as written, and without B.
+    arbiter notifies A at once; if another plan would finish sooner, although estimates may be wrong, A switches to it
+    and reuses finished stages. For comparison, A also runs with its first plan to the end, as written, and without B.
 
     Searches: three Hyperband searches with real training in JAX bid for the GPUs of two nodes, which YARN only counts,
     in auctions (Themis). The same arbiter divides two other nodes among queries, where query B runs meanwhile.
 
-    The exit code is 1 if an answer is wrong, A never switched its plan, or a search failed.
+    The exit code is 1 if an answer is wrong, a search failed, or A never switched and took as long as it does as
+    written.
 
     Ctrl-C or SIGTERM ends it and all that it has started. `make` passes a SIGTERM on to it, but no SIGINT that is sent
     to `make` alone.
@@ -154,6 +155,7 @@ def demo(folder: Path, scale: str, query_a: int, query_b: int, only: str | None)
     folder = _empty_folder(folder.resolve())
     out.print(f"data: TPC-DS at scale {scale}")
     data = datasets.open_data(datasets.ensure(size))
+    _read_once(data)
     duckdb = DuckDbEngine(data)
     problems: list[str] = []
     try:
@@ -183,6 +185,14 @@ def _queries(folder: Path, data: DataSet, duckdb: DuckDbEngine, scale: float, qu
     record.write(folder / "demo.json")
     write_report(folder / "demo.json", folder / "report.html")
     return list(_verdict(record, folder))
+
+
+def _read_once(data: DataSet) -> None:
+    """Read all files, so that the first run does not wait for the disk where the others find them in memory."""
+    for file in sorted(data.path.rglob("*.parquet")):
+        with file.open("rb") as content:
+            while content.read(2**24):
+                pass
 
 
 def _searches(folder: Path, data: DataSet, duckdb: DuckDbEngine, query: int) -> list[str]:
@@ -270,12 +280,12 @@ def _verdict(demo: DemoRecord, folder: Path) -> Iterator[str]:
         for name, scenario in demo.scenarios()
     ]
     out.print(console.table(None, ("query A", "#seconds", "answers equal to DuckDB"), rows))
-    out.print(effects(demo.times), soft_wrap=True)
+    out.print(effects(demo.times, switches), soft_wrap=True)
     out.print(f"switches of A: {switches}; report: {folder / 'report.html'}", soft_wrap=True)
     if not all(run.equal_to_duckdb for run in runs):
         yield f"an answer differs from DuckDB's; see {folder / 'report.html'}"
-    if not switches:
-        yield "A never switched its plan; no other plan would have finished sooner; try again on a less busy machine"
+    if not switches and demo.times.switching >= demo.times.written:
+        yield "A never switched, and was not faster than as written; try again on a less busy machine"
 
 
 def main() -> None:

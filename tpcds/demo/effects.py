@@ -20,13 +20,16 @@ class Times:
     switching: float
 
 
-def effects(times: Times) -> str:
-    """What planning and what switching gained, or cost."""
+def effects(times: Times, switches: int | None = None) -> str:
+    """What planning and what switching gained, or cost. `switches`: those of the run with switching, if known."""
     if times.once is None:
         compared = _compared(times.switching, times.written, "as written")
         took = f"With switching A took {seconds(times.switching)}, {compared}"
         return f"{took}; how much of that is due to its first plan was not measured."
     planned = f"Planned once, A took {seconds(times.once)}, {_compared(times.once, times.written, 'as written')}"
+    if switches == 0:
+        other = f"took {seconds(times.switching)} with it"
+        return f"{planned}. Where it could switch, A kept its first plan too, and {other}: they differ by chance."
     gained = _gained(times.once, times.switching)
     if gained is None:
         return f"{planned}; switching gained nothing: with it A took {seconds(times.switching)}."

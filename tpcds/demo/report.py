@@ -76,7 +76,7 @@ def _recorded(name: str, scenario: Scenario, folder: Path) -> ScenarioRecord:
 def _top(demo: DemoRecord, main: ScenarioRecord) -> list[Block]:
     record = main.journals.get("A")
     blocks: list[Block] = [Text(_summary(main), "lead"), KeyFigures(tuple(_figures(demo, record)))]
-    blocks.append(Text(effects(demo.times)))
+    blocks.append(Text(effects(demo.times, len(record.switches) if record is not None else None)))
     wrong = [f"query {run.query} ({name})" for name, run in _runs(demo) if run.equal_to_duckdb is False]
     if wrong:
         blocks.append(Text(f"Not equal to DuckDB: {', '.join(wrong)}.", "warning"))

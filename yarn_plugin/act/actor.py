@@ -67,16 +67,16 @@ class Actor:
         self._parents = None if parents is None else frozenset(parents)
         self._superseded_by: str | None = None
         self.counters: Counter[str] = Counter(commands_failed=0, outcomes_lost=0, queues_refused=0)
-        self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[tuple[Command, float | None] | None] = queue.SimpleQueue()
         self._writes: deque[WriteWeights] = deque()
         self._write_at = time.monotonic()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="act", daemon=True)
         self._thread.start()
 
-    def carry_out(self, command: Command) -> None:
-        """Carry out a command asynchronously."""
-        self._commands.put(command)
+    def carry_out(self, command: Command, decided_at: float | None = None) -> None:
+        """Carry out a command asynchronously. `decided_at`: the arbiter's time when it was decided."""
+        self._commands.put((command, decided_at))
 
     def is_alive(self) -> bool:
         """Whether it carries out commands: until `close` or the end of the arbiter."""
@@ -90,14 +90,16 @@ class Actor:
 
     def _run(self) -> None:
         try:
-            while (command := self._next()) is not None and not self._closing.is_set():
-                for outcome in self._carry_out(command):
+            while (following := self._next()) is not None and not self._closing.is_set():
+                command, decided_at = following
+                for outcome in self._carry_out(command, decided_at):
                     report(outcome, self._emit, self.counters, f"command {type(command).__name__}")
         except Stopped:
             return
 
-    def _next(self) -> Command | None:
-        """The next command; None to stop. A write when its time has come: no other command waits for it.
+    def _next(self) -> tuple[Command, float | None] | None:
+        """The next command, and when it was decided; None to stop. A write when its time has come: no other command
+        waits for it.
 
         Checks who owns the queues whenever that is due.
         """
@@ -107,15 +109,15 @@ class Actor:
             now = time.monotonic()
             if self._writes and self._write_at <= now:
                 self._write_at = now + WRITE_INTERVAL
-                return self._writes.popleft()
+                return self._writes.popleft(), None
             due = min(self._checked_at + self._check_every, self._write_at if self._writes else math.inf)
             try:
-                command = self._commands.get(timeout=None if due == math.inf else max(due - now, 0.0))
+                following = self._commands.get(timeout=None if due == math.inf else max(due - now, 0.0))
             except queue.Empty:
                 continue
-            if not isinstance(command, WriteWeights):
-                return command
-            self._writes.append(command)
+            if following is None or not isinstance(following[0], WriteWeights):
+                return following
+            self._writes.append(following[0])
 
     def _check_owner(self) -> None:
         self._checked_at = time.monotonic()
@@ -133,10 +135,10 @@ class Actor:
         for outcome in self._note_superseded(by) if by is not None else ():
             report(outcome, self._emit, self.counters, "a check of the owner")
 
-    def _carry_out(self, command: Command) -> list[Event]:
+    def _carry_out(self, command: Command, decided_at: float | None) -> list[Event]:
         """Carry out a command; its outcomes, also if it fails."""
         try:
-            return list(self._outcomes(command))
+            return list(self._outcomes(command, decided_at))
         except SupersededError as taken_over:
             return [*self._note_superseded(taken_over.by), *_failure(command, taken_over, str(taken_over))]
         except ManagerError as problem:
@@ -162,7 +164,7 @@ class Actor:
             self._claim = None
             raise SupersededError(owned.url) from None
 
-    def _outcomes(self, command: Command) -> Iterator[Event]:
+    def _outcomes(self, command: Command, decided_at: float | None) -> Iterator[Event]:
         if isinstance(command, WriteWeights | ReadLeaves | SignalContainers):
             self._claim_if_necessary()
         match command:
@@ -187,7 +189,7 @@ class Actor:
                 found = list_containers(self._manager, yarn_app)
                 if time.monotonic() - asked_at > MAX_LIST_AGE:
                     found = list_containers(self._manager, yarn_app)
-                yield ContainersListed(app, found)
+                yield ContainersListed(app, found, decided_at)
             case SignalContainers(app, containers, _):
                 if self._superseded_by is not None:
                     raise SupersededError(self._superseded_by)

@@ -53,21 +53,21 @@ def write_weights(
     wanted = {queue: f"{weight:g}w" for queue, weight in weights} | dict.fromkeys(forget, "")
     protected: dict[str, str] = {}
     if parents is not None or ownership is not None:
-        found = scheduler_configuration.read(manager)
+        stored = scheduler_configuration.read(manager)
         if ownership is not None:
-            ownership.require_owned(found)
-            ownership.renew(manager, found)
+            ownership.require_owned(stored)
+            ownership.renew(manager, stored)
         if parents is not None:
-            protected = _protected(wanted, found, parents)
+            protected = _protected(wanted, stored, parents)
     wanted = {queue: value for queue, value in wanted.items() if queue not in protected}
     if not wanted:
         return _written(weights, forget, protected)
     refused = _CapacityWriter(manager, len(wanted)).write(wanted)
-    found = scheduler_configuration.read(manager)
+    stored = scheduler_configuration.read(manager)
     if ownership is not None:
-        ownership.require_owned(found)
+        ownership.require_owned(stored)
     accepted = {queue: value for queue, value in wanted.items() if queue not in refused}
-    ignored = _ignored(accepted, found)
+    ignored = _ignored(accepted, stored)
     failed = refused | ignored
     # A single failed queue says nothing about the others, so it is reported as refused.
     if len(failed) == len(wanted) > 1:

@@ -107,7 +107,7 @@ def _settings(pool: Pool) -> BuddyCellsSettings | None:
     return settings if isinstance(settings, BuddyCellsSettings) else None
 
 
-def cells(found: CellsPool, file: Path | None) -> wire.Cells:
+def cells(pool: CellsPool, file: Path | None) -> wire.Cells:
     """What an administrator sees of a pool's cells."""
     try:
         text = None if file is None else file.read_text(encoding="utf-8")
@@ -115,24 +115,24 @@ def cells(found: CellsPool, file: Path | None) -> wire.Cells:
         text = None
     gangs = [
         wire.RunningGang(
-            gang=one.request.gang,
-            virtual_cluster=one.request.cluster,
-            priority=one.request.priority,
-            chain=one.chain,
+            gang=gang.request.gang,
+            virtual_cluster=gang.request.cluster,
+            priority=gang.request.priority,
+            chain=gang.chain,
             pods=[
                 wire.RunningPod(node=pod.node, leaves=list(pod.leaves), quota_types=list(pod.quota_types))
-                for pod in one.pods
+                for pod in gang.pods
                 if pod.leaves
             ],
-            leaf_type=one.request.leaf_type,
-            pinned=one.request.pinned,
-            lazy=one.request.lazy,
-            job=found.jobs.get(one.request.gang, ""),
+            leaf_type=gang.request.leaf_type,
+            pinned=gang.request.pinned,
+            lazy=gang.request.lazy,
+            job=pool.jobs.get(gang.request.gang, ""),
         )
-        for one in found.running
+        for gang in pool.running
     ]
     name = None if file is None else file.name
-    return wire.Cells(pool=found.pool.name, file=name, text=text, gangs=gangs, bad_nodes=list(found.report.bad_nodes))
+    return wire.Cells(pool=pool.pool.name, file=name, text=text, gangs=gangs, bad_nodes=list(pool.report.bad_nodes))
 
 
 def describe_change(found: CellsPool, changed: Pool) -> wire.CellsChange:

@@ -151,5 +151,6 @@ class _About:
         for host, number in crowded.items():
             yield (
                 f"node {host}: {count(number, 'free GPU')} cannot be leased now: other containers, such as those of "
-                "jobs without GPUs, use the memory or vcores that a task there needs"
+                "jobs without GPUs, use the memory or vcores that a task there needs, or those of applications that "
+                "are not registered use GPUs"
             )

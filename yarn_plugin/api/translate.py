@@ -184,7 +184,7 @@ def last_decisions(
     Oldest first. Reads from the newest back, no further than needed: a decision about thousands of applications counts
     as thousands.
     """
-    found: list[wire.Decision] = []
+    newest: list[wire.Decision] = []
     missed_bids: missed.Missed | None = None
     for decided in reversed(history):
         for command in reversed(decided.commands):
@@ -198,10 +198,10 @@ def last_decisions(
             if isinstance(command, RecordRound):
                 missed_bids = missed.missed_bids(history) if missed_bids is None else missed_bids
                 decision = _with_missed(decision, missed_bids.get((command.pool, command.cause.round), ()))
-            found.append(decision)
-            if len(found) == limit:
-                return found[::-1]
-    return found[::-1]
+            newest.append(decision)
+            if len(newest) == limit:
+                return newest[::-1]
+    return newest[::-1]
 
 
 _Shown = (

@@ -111,11 +111,11 @@ def _cells(found: Found) -> Iterator[str]:
             yield ""
 
 
-def _quotas(found: Found, virtual_clusters: Sequence[str]) -> Iterator[str]:
+def _quotas(cluster: Found, virtual_clusters: Sequence[str]) -> Iterator[str]:
     """Racks where each virtual cluster gets the same number of them, else nodes."""
     quotas: list[tuple[str, str, int]] = []
-    for shape, racks in found.racks.items():
-        rack, node, _ = _names(shape, found)
+    for shape, racks in cluster.racks.items():
+        rack, node, _ = _names(shape, cluster)
         each = len(virtual_clusters)
         if shape.nodes and len(racks) % each == 0:
             quotas.append((rack, rack, len(racks) // each))
@@ -125,7 +125,7 @@ def _quotas(found: Found, virtual_clusters: Sequence[str]) -> Iterator[str]:
         yield f"[virtual_clusters.{json.dumps(name)}]"
         yield "cells = ["
         for chain, kind, number in quotas:
-            of_chain = f"chain = {json.dumps(chain)}, " if len(found.racks) > 1 else ""
+            of_chain = f"chain = {json.dumps(chain)}, " if len(cluster.racks) > 1 else ""
             yield f"  {{ {of_chain}type = {json.dumps(kind)}, number = {number} }},"
         yield "]"
         yield ""

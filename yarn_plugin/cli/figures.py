@@ -36,6 +36,7 @@ def _options(name: str) -> Callable[[Command], Command]:
         click.option(
             "--out",
             type=click.Path(file_okay=False, path_type=Path),
+            metavar="DIR",
             default=Path(f"{name}-figures"),
             show_default=True,
             help="Directory of the page and of the results, which the next run continues from.",
@@ -56,7 +57,7 @@ def _options(name: str) -> Callable[[Command], Command]:
     "tables 3.3 and 3.4 ignore it, as they simulate nothing; 3.5 and 3.18 do too, as the thesis gives their size.",
 )
 def themis(**options: Any) -> None:
-    """Figures 3.1 to 3.19 and tables 3.1 to 3.5 of the Themis thesis, beside what the thesis says about them.
+    """Reproduce figures 3.1 to 3.19 and tables 3.1 to 3.5 of the Themis thesis, and compare with what it says.
 
     Writes figures.html to --out, and prints the thesis' claims with what was measured: mean over seeds, with the 95%
     interval by Student's t. Every simulation's result is kept as a file in --out/runs: a run that was interrupted, or
@@ -79,21 +80,21 @@ def themis(**options: Any) -> None:
 @figures.command(context_settings=console.CONTEXT)
 @_options("hived")
 def hived(**options: Any) -> None:
-    """What HiveD (OSDI '20) says of virtual clusters of cells, beside what is measured on generated gangs."""
+    """Compare what HiveD (OSDI '20) says of virtual clusters of cells with simulations of generated gangs."""
     _show("hived", **options)
 
 
 @figures.command(context_settings=console.CONTEXT)
 @_options("allox")
 def allox(**options: Any) -> None:
-    """What AlloX (EuroSys '20) says of jobs on GPUs or cores, beside what is measured on generated jobs."""
+    """Compare what AlloX (EuroSys '20) says of jobs on GPUs or cores with simulations of generated jobs."""
     _show("allox", **options)
 
 
 @figures.command(context_settings=console.CONTEXT)
 @_options("sharing")
 def sharing(**options: Any) -> None:
-    """What OJPP says of workers that share GPUs, beside what is measured on generated queues."""
+    """Compare what OJPP says of workers that share GPUs with packings of generated queues of jobs."""
     _show("sharing", **options)
 
 

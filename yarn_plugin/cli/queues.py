@@ -98,17 +98,17 @@ def plan(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | N
     Exits with 0 whether or not there are changes.
     """
     manager, specs = ResourceManager(addresses(rm), user, verify=verify), load(file)
-    found = writing.compare(manager, specs)
-    _print_plan(found)
-    if found.changes:
-        click.echo(f"{_counted(found)}; apply with: {_apply_command(file, rm, user, verify)}")
+    comparison = writing.compare(manager, specs)
+    _print_plan(comparison)
+    if comparison.changes:
+        click.echo(f"{_counted(comparison)}; apply with: {_apply_command(file, rm, user, verify)}")
     else:
         click.echo(f"nothing to do: the queues match {file}")
-    if not found.changes:
+    if not comparison.changes:
         _warn(writing.not_in_effect(manager, specs, 0.0))
-    if found.unnamed:
-        click.echo(f"not in the file, unchanged: {', '.join(found.unnamed)}")
-    _write(json_file, found)
+    if comparison.unnamed:
+        click.echo(f"not in the file, unchanged: {', '.join(comparison.unnamed)}")
+    _write(json_file, comparison)
 
 
 @queues.command()

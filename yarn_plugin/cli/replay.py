@@ -126,7 +126,7 @@ def _print_rounds(recorded: RecordedRounds, json_file: Path | None) -> None:
         console.write_json(json_file, asdict(recorded))
 
 
-def _round_row(one: RecordedRound, names: dict[str, str]) -> tuple[object, ...]:
+def _round_row(recorded: RecordedRound, names: dict[str, str]) -> tuple[object, ...]:
     def name(app: str) -> str:
         return names.get(app, app)
 
@@ -135,14 +135,17 @@ def _round_row(one: RecordedRound, names: dict[str, str]) -> tuple[object, ...]:
 
     won = ", ".join(
         f"{name(award.app)} {award.kept} of {award.won} ({_part(award.share_min, award.share_max)})"
-        for award in one.awards
+        for award in recorded.awards
         if award.won
     )
-    asked = ", ".join(map(name, one.offered_to))
-    bids = ", ".join([*(name(bid.app) for bid in one.bids), *(text(bid, name(bid.app)) for bid in one.missed_bids)])
-    when, opened = datetime.fromtimestamp(one.at).strftime("%Y-%m-%d %H:%M:%S"), ", ".join(one.opened_by)
+    asked = ", ".join(map(name, recorded.offered_to))
+    bids = ", ".join(
+        [*(name(bid.app) for bid in recorded.bids), *(text(bid, name(bid.app)) for bid in recorded.missed_bids)]
+    )
+    when, opened = datetime.fromtimestamp(recorded.at).strftime("%Y-%m-%d %H:%M:%S"), ", ".join(recorded.opened_by)
     return (
-        one.round, when, opened, one.gpus, asked, bids, one.error or won, amounts(one.leftovers), amounts(one.idle),
+        recorded.round, when, opened, recorded.gpus, asked, bids, recorded.error or won, amounts(recorded.leftovers),
+        amounts(recorded.idle),
     )  # fmt: skip
 
 

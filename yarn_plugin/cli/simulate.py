@@ -37,13 +37,17 @@ Options = TypeVar("Options", JobOptions, TrainingOptions)
 
 @click.command(context_settings=console.CONTEXT)
 @click.option(
-    "--workload", "workload_file", type=FILE, required=True, help="Applications and when they arrive (see below)."
+    "--workload",
+    "workload_file",
+    type=FILE,
+    required=True,
+    help="Applications, or jobs, and when they arrive (see above).",
 )
 @click.option(
     "--cluster",
     "cluster_file",
     type=FILE,
-    help="Nodes, pools, failures (TOML); or, for training, machines with GPUs. Needed but with --vcs and --load.",
+    help="Nodes, pools, failures (TOML); or, for training, machines with GPUs. Required, except with --vcs or --load.",
 )
 @click.option(
     "--policy",
@@ -57,7 +61,11 @@ Options = TypeVar("Options", JobOptions, TrainingOptions)
     help="Stock YARN instead of the arbiter: the queues of a capacity-scheduler.xml, or of a queue file (TOML).",
 )
 @click.option(
-    "--seed", type=Seeds(), default="0", show_default=True, help="Seed of all random draws; for training, several."
+    "--seed",
+    type=Seeds(),
+    default="0",
+    show_default=True,
+    help="Seed of all random draws; for training several, such as 0-4.",
 )
 @json_option
 @click.option(
@@ -102,7 +110,9 @@ def simulate(
     on the whole cluster. fairness: Jain's index of the slowdowns, 1 if all applications are slowed down equally.
 
     Against stock YARN: --queues simulates your own queues, without the arbiter. Nobody registers; an application is
-    in the queue of its field `queue`, that of queue-mappings, or the one that is called as its user, or default.
+    in the queue that its field `queue` or queue-mappings name, the one with the name of its user, or default.
+
+    \b
       yarn-plugin simulate --queues capacity-scheduler.xml --cluster cluster.toml --workload day.toml
 
     \b
@@ -124,7 +134,7 @@ def simulate(
     Jobs that run on a GPU or on cores, in the format of the AlloX authors' simulator:
       yarn-plugin simulate --policy allox,drff,srpt --cluster nodes.toml --workload jobs.txt
     Policies: allox, as the arbiter has it, and the baselines of its evaluation: allox_plus, srpt, sjf, sjf_plus,
-    jsq_plus, bf, es, drff, drfs, drfa. JCT: time from arrival to end. Samples take machines and time, too.
+    jsq_plus, bf, es, drff, drfs, drfa. JCT: time from arrival to end.
     """
     if queues is not None and policy is not None:
         raise BadInputError("--policy", policy, "must be left out beside --queues: stock YARN has no arbiter's policy")

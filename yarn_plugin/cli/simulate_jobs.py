@@ -55,12 +55,14 @@ COLUMNS_OF_SIDES = (
 
 
 job_options = option_group(
-    click.option("--vcs", type=FILE, help="Jobs: file of cells and virtual clusters, whose jobs a trace has."),
+    click.option(
+        "--vcs", type=FILE, help="Jobs of a trace: file of the cells and the virtual clusters that submit them."
+    ),
     click.option(
         "--load",
         type=console.Number(0, 100, min_open=True),
-        help="Jobs, instead of --vcs: each virtual cluster has as many nodes of 8 GPUs as its GPU time needs at "
-        "this load.",
+        help="Jobs, instead of --vcs: give each virtual cluster so many nodes of 8 GPUs that its jobs keep this "
+        "fraction of them busy.",
     ),
     click.option(
         "--from-day", type=click.IntRange(0), default=0, show_default=True, help="Jobs: leave out earlier days."
@@ -78,20 +80,20 @@ job_options = option_group(
         type=console.Number(0, 1),
         default=0.3,
         show_default=True,
-        help="Jobs on GPUs or cores: the share of users, those with the least progress, that is considered.",
+        help="Jobs on GPUs or cores: the fraction of the users, those with the least progress, whose jobs may start.",
     ),
     click.option(
         "--sample-share",
         type=console.Number(0, 1),
         default=0.0,
         show_default=True,
-        help="Jobs on GPUs or cores: nobody knows how long they take; samples, on so large a part of the "
-        "machines, tell.",
+        help="Jobs on GPUs or cores: how long they take is not known, but measured first by short runs "
+        "(samples) on at most this fraction of the machines; 0: it is known.",
     ),
     click.option(
         "--barrier",
         is_flag=True,
-        help="Jobs on GPUs or cores: each waits for the samples of all that arrive with it.",
+        help="Jobs on GPUs or cores: none starts before the samples of all that arrived with it have ended.",
     ),
 )
 """Of workloads of jobs alone; a parameter is called as its field of `JobOptions`."""

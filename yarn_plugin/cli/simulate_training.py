@@ -132,6 +132,7 @@ training_options = option_group(
     click.option(
         "--profiles",
         type=click.Path(file_okay=False, exists=True, path_type=Path),
+        metavar="DIR",
         help="Training: directory of measured slowdowns of networks (JSON).",
     ),
     click.option(

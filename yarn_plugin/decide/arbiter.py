@@ -167,7 +167,7 @@ def _inputs(before: State, state: State, pool: Pool, event: Event) -> Iterator[I
                 yield Restarted()
         case PoolReconfigured(changed) if changed == pool and changed not in before.pools:
             yield Reconfigured()
-        case Vacated(app, _) | ContainersListed(app, _) if home_of(state, app) == pool:
+        case Vacated(app, _) | ContainersListed(app) if home_of(state, app) == pool:
             yield Outcome(app, "done", event) if isinstance(event, ContainersListed) else FromApp(app, event)
         case AppSaid(app, message) if app in state.registered and home_of(state, app) == pool:
             yield FromApp(app, message)

@@ -198,10 +198,14 @@ class EpochBegan:
 
 @dataclass(frozen=True, slots=True)
 class ContainersListed:
-    """The containers of an application (outcome of ListContainers)."""
+    """The containers of an application (outcome of ListContainers).
+
+    `asked_at`: when it was decided to list them, the arbiter's time; they were read after that. None: not known.
+    """
 
     app: str
     containers: tuple[Container, ...]
+    asked_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ class Dispatcher:
             case Dismiss(app, cause):
                 log.info("seq=%d app=%s registration removed: %s", decided.seq, app, text(cause))
             case _:
-                self._actor.carry_out(command)
+                self._actor.carry_out(command, decided.at)
 
     def _solve(self, task: SolveInWorker) -> None:
         """Solve a problem in the worker process of its pool; pools do not wait for each other."""

@@ -40,23 +40,23 @@ def run_cases(
     Raises:
         ReportedError: a simulation cannot go on, or a result cannot be written. Those that are done stay in the folder.
     """
-    found = {case: kept for case in cases if (kept := _kept(folder, case)) is not None}
-    on_done(len(found))
-    left = [case for case in cases if case not in found]
+    results = {case: kept for case in cases if (kept := _kept(folder, case)) is not None}
+    on_done(len(results))
+    left = [case for case in cases if case not in results]
     if not left:
-        return found
+        return results
     # Not forked: the progress bar has a thread.
     pool = ProcessPoolExecutor(min(processes or os.cpu_count() or 1, len(left)), multiprocessing.get_context("spawn"))
     try:
         running: dict[Future[Record], Case] = {pool.submit(_run, case): case for case in left}
         for done in as_completed(running):
             case = running[done]
-            found[case] = _result(done, case)
-            _keep(folder, case, found[case])
-            on_done(len(found))
+            results[case] = _result(done, case)
+            _keep(folder, case, results[case])
+            on_done(len(results))
     finally:
         pool.shutdown(cancel_futures=True)
-    return found
+    return results
 
 
 def _result(done: Future[Record], case: Case) -> Record:

@@ -78,7 +78,8 @@ class RecordedRound:
 
 @dataclass(frozen=True, slots=True)
 class RecordedWin:
-    """A lease was won in a round, or won again; `how`: None if the round had no result, or a ledger granted it."""
+    """A lease was won in a round, or won again; `how`: None if the round had no result, or a ledger by rules before 4
+    granted it."""
 
     round: int | None
     how: How | None
@@ -117,15 +118,14 @@ class RecordedRounds:
     leases: tuple[RecordedLease, ...]
 
 
-def round_settings(pool: Pool) -> LeaseSettings | AuctionSettings | None:
+def round_settings(pool: Pool) -> LeaseSettings | None:
     """The settings of a pool's rounds; None if it has none, or only in virtual clusters."""
     match pool.parameters:
         case LeaseSettings() as settings:
             return settings
-        case LedgerSettings(settings=AuctionSettings() as settings):
-            return settings
         case LedgerSettings() as ledger if ledger.allocator == THEMIS:
-            return AuctionSettings()
+            own = ledger.settings if isinstance(ledger.settings, AuctionSettings) else AuctionSettings()
+            return own.of_rounds(ledger.seed, ledger.rules)
         case _:
             return None
 
@@ -187,16 +187,16 @@ class _Reader:
                     for holding in lease.holdings:
                         self._hold(RecordedLease(app, lease.id, holding.cell, at, [_win(at, cause)]))
             case Renew(lease=lease, cause=cause):
-                for one in self._of(lease):
-                    one.wins.append(_win(at, cause))
+                for held in self._of(lease):
+                    held.wins.append(_win(at, cause))
             case Revoke(lease=lease, cells=cells, cause=cause):
-                for one in self._of(lease, cells):
-                    one.revoked_at = at
-                    one.lost_in = cause.round if isinstance(cause, LeaseLost) else None
+                for held in self._of(lease, cells):
+                    held.revoked_at = at
+                    held.lost_in = cause.round if isinstance(cause, LeaseLost) else None
             case LeaseEnded(lease=lease, cells=cells, cause=cause):
-                for one in self._of(lease, cells):
-                    one.end, one.ended_by = at, None if cause is None else cause.kind
-                    del self._held[one.lease, one.cell]
+                for held in self._of(lease, cells):
+                    held.end, held.ended_by = at, None if cause is None else cause.kind
+                    del self._held[held.lease, held.cell]
 
     def _hold(self, lease: RecordedLease) -> None:
         """Note a grant, which is sent again after a restart of the arbiter."""

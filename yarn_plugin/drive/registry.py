@@ -123,20 +123,20 @@ def _with_installed(
 ) -> dict[str, Any]:
     """Those of a group of entry points, beside the built-in ones. `must_be`: their type, or the name of a function that
     they have."""
-    found = dict(built_in)
+    known = dict(built_in)
     for point in entry_points(group=group):
-        one, name = _load(point), point.name
+        loaded, name = _load(point), point.name
         if isinstance(must_be, str):
-            if not callable(getattr(one, must_be, None)):
+            if not callable(getattr(loaded, must_be, None)):
                 raise PluginError(_entry(point), f"{point.value} must have a function `{must_be}`")
-        elif isinstance(one, must_be):
-            name = one.name
+        elif isinstance(loaded, must_be):
+            name = loaded.name
         else:
             raise PluginError(_entry(point), f"{point.value} must be a {must_be.__module__}.{must_be.__name__}")
-        if name in found:
+        if name in known:
             raise PluginError(_entry(point), f"the name {name!r} is already in use", "uninstall one of the packages")
-        found[name] = one
-    return found
+        known[name] = loaded
+    return known
 
 
 def _load(point: EntryPoint) -> Any:

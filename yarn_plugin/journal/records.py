@@ -185,21 +185,21 @@ class RecordFile:
         Raises:
             JournalUnavailableError: they could not be written; the file is unchanged.
         """
-        data = b"".join(encode(record) for record in records)
+        encoded = b"".join(encode(record) for record in records)
         try:
             self._require_in_place()
             # An earlier append may have failed without being rolled back.
             if os.fstat(self._file).st_size != self.size:
                 os.ftruncate(self._file, self.size)
-            _write_all(self._file, data)
+            _write_all(self._file, encoded)
             if durable:
                 os.fsync(self._file)
         except OSError as problem:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self.size)
             raise _unavailable(self.path, problem) from None
-        self.size += len(data)
-        self.written += len(data)
+        self.size += len(encoded)
+        self.written += len(encoded)
 
     def probe(self) -> None:
         """Check that records can be written, without appending one.

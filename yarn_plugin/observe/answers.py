@@ -122,24 +122,24 @@ def parse_items(
     parsed = ParsedItems[Item]()
     if remembered is not None:
         remembered.begin()
-    for one in items:
+    for raw in items:
         try:
-            if not isinstance(one, dict):
-                raise UnreadableItemError(f"{fields.shortened(one)} is not an object")
-            if remembered is not None and (same := remembered.item(one.get(id_field), one)) is not None:
-                parsed[one[id_field]] = same
+            if not isinstance(raw, dict):
+                raise UnreadableItemError(f"{fields.shortened(raw)} is not an object")
+            if remembered is not None and (same := remembered.item(raw.get(id_field), raw)) is not None:
+                parsed[raw[id_field]] = same
                 continue
-            name = fields.identifier(one, id_field)
+            name = fields.identifier(raw, id_field)
         except UnreadableItemError as problem:
             parsed.without_id.append(str(problem))
             continue
         try:
-            item = parse(one)
+            item = parse(raw)
         except UnreadableItemError as problem:
             parsed.unreadable[name] = str(problem)
         else:
             if item is not None:
                 parsed[name] = item
                 if remembered is not None:
-                    remembered.note(name, one, item)
+                    remembered.note(name, raw, item)
     return parsed

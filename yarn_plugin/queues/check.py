@@ -28,16 +28,16 @@ _TOLERANCE = 0.1
 def find_problems(specs: Sequence[QueueSpec], live: LiveQueues) -> list[Problem]:
     """All problems of these queues together with the existing ones."""
     by_path = {spec.path: spec for spec in specs}
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for spec in specs:
         if spec.remove:
-            found += _problems_of_removed(spec, by_path, live)
+            problems += _problems_of_removed(spec, by_path, live)
         else:
-            found += _problems_of_present(spec, by_path, live)
-            found += _problems_of_partitions(spec, by_path, live)
+            problems += _problems_of_present(spec, by_path, live)
+            problems += _problems_of_partitions(spec, by_path, live)
     for parent in dict.fromkeys(spec.parent for spec in specs if spec.path != ROOT and _affects_siblings(spec, live)):
-        found += _problems_of_siblings(parent, by_path, live)
-    return found
+        problems += _problems_of_siblings(parent, by_path, live)
+    return problems
 
 
 def _problems_of_removed(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:

@@ -152,30 +152,32 @@ class QueueSection(LeafTemplate):
 
     def problems(self) -> list[Problem]:
         """Problems of this queue that do not depend on the ResourceManager."""
-        found: list[Problem] = []
+        problems: list[Problem] = []
         if not _PATH.match(self.path):
             expected = "must be a path from the root, such as root.sql; names may contain letters, digits, - and _"
-            found.append(Problem("path", self.path, expected))
+            problems.append(Problem("path", self.path, expected))
         parts: list[tuple[str, _Capacities | None]] = [(f"queue {self.path}:", self)]
         parts.append((f"queue {self.path}: leaf_template", self.leaf_template))
         parts += [(f"queue {self.path}: partition {name}", part) for name, part in self.partition.items()]
         for where, part in parts:
             if part is not None and part.weight is not None and part.capacity is not None:
-                found.append(Problem(f"{where} capacity", part.capacity, "must not be set beside weight"))
+                problems.append(Problem(f"{where} capacity", part.capacity, "must not be set beside weight"))
         if self.path == ROOT:
             fixed = {"weight", "capacity", "maximum_capacity", "state", "remove"} & self.model_fields_set
-            found += [
+            problems += [
                 Problem(f"queue root: {name}", getattr(self, name), "cannot be set on the root queue") for name in fixed
             ]
-        found += self._problems_of_partitions()
+        problems += self._problems_of_partitions()
         others = self.model_fields_set - {"path", "remove"}
         if self.remove and others:
             expected = f"must be the only setting; delete {', '.join(sorted(others))}"
-            found.append(Problem(f"queue {self.path}: remove", None, expected))
+            problems.append(Problem(f"queue {self.path}: remove", None, expected))
         if self.leaf_template is not None and self.leaf_template.capacity is not None:
             expected = "must be a weight; dynamic queues have no capacity in percent"
-            found.append(Problem(f"queue {self.path}: leaf_template capacity", self.leaf_template.capacity, expected))
-        return found
+            problems.append(
+                Problem(f"queue {self.path}: leaf_template capacity", self.leaf_template.capacity, expected)
+            )
+        return problems
 
     def _problems_of_partitions(self) -> Iterator[Problem]:
         for name, part in self.partition.items():

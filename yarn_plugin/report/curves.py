@@ -88,17 +88,17 @@ class CurveChart:
             *(self._curve(one, across, up) for one in sorted(known, key=lambda one: one.bold)),
         )
 
-    def _curve(self, one: Curve, across: Scale, up: Scale) -> Markup:
-        shown = spread_evenly(one.points, MAX_POINTS)
+    def _curve(self, curve: Curve, across: Scale, up: Scale) -> Markup:
+        shown = spread_evenly(curve.points, MAX_POINTS)
         path = "M" + "L".join(f"{across(x):.1f} {up(y):.1f}" for x, y in shown) + ("h0" if len(shown) == 1 else "")
-        x, y = one.points[-1]
-        text = f"{one.name}: {self.y_label} {y:.4g} at {self.x_label} {number(x)}"
+        x, y = curve.points[-1]
+        text = f"{curve.name}: {self.y_label} {y:.4g} at {self.x_label} {number(x)}"
         return tag(
             "g",
-            tooltip(f"{text}\n{one.detail}".strip()),
+            tooltip(f"{text}\n{curve.detail}".strip()),
             tag("path", d=path, class_="reach"),
-            tag("path", d=path, class_=f"line {colour(one.colour)}", stroke_width=3.2 if one.bold else 1.3),
-            shape(one.end, across(x), up(y), one.tone) if one.end is not None else None,
+            tag("path", d=path, class_=f"line {colour(curve.colour)}", stroke_width=3.2 if curve.bold else 1.3),
+            shape(curve.end, across(x), up(y), curve.tone) if curve.end is not None else None,
             class_="curve",
         )
 

@@ -55,26 +55,26 @@ class ParallelChart:
             *(_axis(axis, at, top, bottom, apart) for axis, at in zip(self.axes, places, strict=True)),
         )
 
-    def _strand(self, one: Strand, places: Sequence[float], top: float, bottom: float) -> Markup:
+    def _strand(self, strand: Strand, places: Sequence[float], top: float, bottom: float) -> Markup:
         path, is_begun = "", False
-        for axis, at, value in zip(self.axes, places, one.values, strict=True):
+        for axis, at, value in zip(self.axes, places, strand.values, strict=True):
             if value is None:
                 is_begun = False
                 continue
             y = bottom - axis.share(value) * (bottom - top)
             path += f"{'L' if is_begun else 'M'}{at:.1f} {y:.1f}"
             is_begun = True
-        told = [f"{axis.label} {_text(value)}" for axis, value in zip(self.axes, one.values, strict=True)]
+        lines = [f"{axis.label} {_text(value)}" for axis, value in zip(self.axes, strand.values, strict=True)]
         return tag(
             "g",
-            tooltip("\n".join([one.name, *told, *([one.detail] if one.detail else [])])),
+            tooltip("\n".join([strand.name, *lines, *([strand.detail] if strand.detail else [])])),
             tag("path", d=path, class_="reach"),
             tag(
                 "path",
                 d=path,
-                class_=f"line {'c3' if one.bold else 'c0'}",
-                stroke_width=3.2 if one.bold else 1.4,
-                stroke_opacity=1.0 if one.bold else 0.12 + 0.7 * one.weight,
+                class_=f"line {'c3' if strand.bold else 'c0'}",
+                stroke_width=3.2 if strand.bold else 1.4,
+                stroke_opacity=1.0 if strand.bold else 0.12 + 0.7 * strand.weight,
             ),
             class_="curve",
         )

@@ -117,18 +117,18 @@ class Numbering:
         place = self._with_header(place)
         self._note_zero(place.epoch)
         epoch = int(place.epoch) if place.epoch is not None and place.epoch.is_integer() else None
-        found, steps = None, Steps.COUNTED
+        step, steps = None, Steps.COUNTED
         for kind, raw in self._candidates(place, epoch):
-            found, steps = self._take(kind, raw, place, epoch, value), _KINDS[kind]
-            if found is not None:
+            step, steps = self._take(kind, raw, place, epoch, value), _KINDS[kind]
+            if step is not None:
                 break
         else:
-            found, steps = max(self._at.last, 0) + 1, Steps.COUNTED
+            step, steps = max(self._at.last, 0) + 1, Steps.COUNTED
         self._value = value
-        is_old = found <= self._at.last and not self._may_go_back
+        is_old = step <= self._at.last and not self._may_go_back
         if not is_old:
-            self._at.last, self._may_go_back = found, False
-        return Number(found, steps, is_old)
+            self._at.last, self._may_go_back = step, False
+        return Number(step, steps, is_old)
 
     def _with_header(self, place: Place) -> Place:
         """A value that does not say where it is belongs to the step or epoch of a line above; to a step once."""

@@ -24,27 +24,27 @@ def opened(one: Round) -> str:
     return ", ".join(OPENED.get(name, name) for name in one.opened_by)
 
 
-def explained(told: Told, one: Round) -> str:
+def explained(told: Told, auction: Round) -> str:
     """A round: who was offered what, and what became of it."""
-    if one.error is not None:
-        return f"No result: {one.error}. Holders keep what they hold."
-    if not one.offered_to:
-        return f"{count(one.gpus, 'GPU')}: offered to nobody."
-    to = _listed([told.name(app) for app in one.offered_to])
-    known = dict.fromkeys(app for app, _ in (*one.rhos, *one.leftovers))
-    others = [told.name(app) for app in known if app not in one.offered_to]
+    if auction.error is not None:
+        return f"No result: {auction.error}. Holders keep what they hold."
+    if not auction.offered_to:
+        return f"{count(auction.gpus, 'GPU')}: offered to nobody."
+    to = _listed([told.name(app) for app in auction.offered_to])
+    known = dict.fromkeys(app for app, _ in (*auction.rhos, *auction.leftovers))
+    others = [told.name(app) for app in known if app not in auction.offered_to]
     besides = f"; {_listed(others)} {'is a bystander' if len(others) == 1 else 'are bystanders'}" if others else ""
-    sentences = [f"{count(one.gpus, 'GPU')} offered to {to}{besides}."]
-    sentences += [_bid(told, bid) for bid in one.bids]
-    silent = [told.name(app) for app in one.offered_to if app not in {bid.app for bid in one.bids}]
+    sentences = [f"{count(auction.gpus, 'GPU')} offered to {to}{besides}."]
+    sentences += [_bid(told, bid) for bid in auction.bids]
+    silent = [told.name(app) for app in auction.offered_to if app not in {bid.app for bid in auction.bids}]
     sentences += [f"{_listed(silent)} did not answer in time."] if silent else []
-    sentences += [_award(told, award) for award in one.awards if award.won]
-    dealt = _amounts(told, one.leftovers)
+    sentences += [_award(told, award) for award in auction.awards if award.won]
+    dealt = _amounts(told, auction.leftovers)
     sentences += [f"Nobody won, or kept, the rest; by chance it goes to bystanders: {dealt}."] if dealt else []
-    kept = _amounts(told, one.kept_unwanted)
+    kept = _amounts(told, auction.kept_unwanted)
     sentences += [f"What nobody else wants stays with its holder: {kept}."] if kept else []
-    idle = sum(gpus for _, gpus in one.idle)
-    sentences += [f"{count(idle, 'GPU')} idle: {_listed([reason for reason, _ in one.idle])}."] if idle else []
+    idle = sum(gpus for _, gpus in auction.idle)
+    sentences += [f"{count(idle, 'GPU')} idle: {_listed([reason for reason, _ in auction.idle])}."] if idle else []
     return " ".join(sentences)
 
 

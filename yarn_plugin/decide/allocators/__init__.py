@@ -65,7 +65,7 @@ class AllocatorKind:
     `make`: from its parameters, and all kinds by name (for hosts). `parameters`: their type, a frozen dataclass, or
     None. `tags`, `messages`, `solvers`, `check`: as of a kind of controller (see `decide.pools.controller.Kind`).
     `check_job`: raises BadInputError for a declared job that is wrong with these parameters. `overtime_s`: how long its
-    leases are to go on after their end at least, while it decides.
+    leases are to go on after their end at least, while it decides. `policy`: the lease policy that it needs, if any.
     """
 
     name: str
@@ -77,3 +77,4 @@ class AllocatorKind:
     check: Callable[[Any, str, object], None] = lambda state, app, message: None
     check_job: Callable[[Any, Job], None] = lambda parameters, job: None
     overtime_s: Callable[[Any, Mapping[str, "AllocatorKind"]], float] = lambda parameters, kinds: 0.0
+    policy: Callable[[Any], str | None] = lambda parameters: None

@@ -1,4 +1,5 @@
-"""The auction of Themis (thesis, sections 3.3.3 and 3.4): GPUs are leased for a time, in rounds.
+"""Rounds in which GPUs are leased for a time: by the auction of Themis (thesis, sections 3.3.3 and 3.4), or by a policy
+without auctions (section 3.6.1).
 
 A round is a conversation: everyone says its finish-time fairness, the worst off are offered the GPUs that are free or
 whose leases have ended, they bid, the worker process solves, and leases are placed, kept and dropped. Holders train on
@@ -8,7 +9,7 @@ declares jobs, leases are of the first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal
 
 from yarn_plugin.decide.allocators import AllocatorKind
@@ -30,7 +31,7 @@ from yarn_plugin.decide.allocators.happenings import (
 from yarn_plugin.decide.allocators.ledger_turn import LedgerTurn
 from yarn_plugin.decide.allocators.plan import NOTHING, Idle, Plan, Wake
 from yarn_plugin.decide.allocators.seen import Seen
-from yarn_plugin.decide.leases.settings import MAX_SECONDS, RULES
+from yarn_plugin.decide.leases.settings import MAX_SECONDS, RULES, LedgerSettings
 from yarn_plugin.decide.mechanisms import partial_allocation
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
 from yarn_plugin.decide.pools.lease import estimates, handover, members, refusal, room, rounds
@@ -54,6 +55,7 @@ STEERING_S = 2.0
 class AuctionSettings:
     """Of `decide.pools.lease.LeaseSettings`, those that are about rounds; see there."""
 
+    policy: str = THEMIS
     f: float = 0.8
     lease_s: float = 600.0
     grid_s: float | None = None
@@ -79,9 +81,19 @@ class AuctionSettings:
         """
         self.of_rounds(1, RULES)
 
-    def of_rounds(self, seed: int, rules: Literal[2, 3]) -> LeaseSettings:
+    def of_rounds(self, seed: int, rules: Literal[2, 3, 4]) -> LeaseSettings:
         """The same for the rounds. What they do not read are the ledger's settings."""
-        return LeaseSettings(policy=THEMIS, seed=seed, rules=rules, **asdict(self))
+        return LeaseSettings(seed=seed, rules=rules, **asdict(self))
+
+
+OF_ROUNDS = frozenset(one.name for one in fields(AuctionSettings))
+
+
+def on_ledger(settings: LeaseSettings) -> LedgerSettings:
+    """The parameters of a ledger whose allocator leases as a pool with these does. Rules 1 are not the ledger's."""
+    given = {one.name: getattr(settings, one.name) for one in fields(LeaseSettings)}
+    rounds = AuctionSettings(**{name: value for name, value in given.items() if name in OF_ROUNDS})
+    return LedgerSettings(THEMIS, rounds, **{name: value for name, value in given.items() if name not in OF_ROUNDS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +275,10 @@ def _idle(turn: LedgerTurn) -> Idle:
     return Idle.NO_ANSWERS if Idle.NO_ANSWERS.value in said else Idle.NOT_WANTED
 
 
+def _policy(settings: AuctionSettings | None) -> str | None:
+    return None if settings is None or settings.policy == THEMIS else settings.policy
+
+
 def _no_lapse(settings: AuctionSettings | None, kinds: Mapping[str, AllocatorKind]) -> float:
     """Leases do not lapse: each round decides on those that have ended."""
     return MAX_SECONDS
@@ -285,5 +301,6 @@ KIND = AllocatorKind(
     solvers={"partial-allocation.problem/1": partial_allocation.allocate},
     check=refusal.check,
     overtime_s=_no_lapse,
+    policy=_policy,
 )
 """Themis."""

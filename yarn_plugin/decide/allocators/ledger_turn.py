@@ -12,7 +12,7 @@ from yarn_plugin.decide.pools.lease.leases import revoke
 from yarn_plugin.decide.pools.lease.state import Held
 from yarn_plugin.decide.pools.lease.turn import Repeatable, Turn
 from yarn_plugin.model import share
-from yarn_plugin.model.causes import NodeLost
+from yarn_plugin.model.causes import LeaseWon, NodeLost
 from yarn_plugin.model.resources import GPU
 
 
@@ -75,7 +75,9 @@ class LedgerTurn(Turn):
             ),
             drop=tuple(Drop(one.lease, one.cause, one.cells) for one in revoked),
             place=tuple(
-                _placed(held, claims[held.lease.app]) for key, held in self.state.leases.items() if key not in leases
+                _placed(held, claims[held.lease.app], says_how=self.settings.rules > 3)
+                for key, held in self.state.leases.items()
+                if key not in leases
             ),
             ask=tuple(self._asks()),
             solve=tuple(Solve(one.id, one.problem) for one in self.commands if isinstance(one, commands.Solve)),
@@ -118,9 +120,10 @@ def _as_leased(held: Held, leased: Leased) -> Held:
     )
 
 
-def _placed(held: Held, claim: ClaimKey) -> Place:
+def _placed(held: Held, claim: ClaimKey, says_how: bool) -> Place:
     lease: share.Lease = held.lease
     assert all(holding.resource == GPU for holding in lease.holdings)
     holdings = tuple([Holding(gpu) for gpu in held.gpus])
     note = f"round {held.round}: {held.how}"
-    return Place(lease.id, claim, holdings, until=lease.until, note=note, job=lease.job)
+    won = LeaseWon(held.round, len(holdings), held.how) if says_how else None
+    return Place(lease.id, claim, holdings, until=lease.until, note=note, job=lease.job, won=won)

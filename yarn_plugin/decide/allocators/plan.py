@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from yarn_plugin.decide.allocators.happenings import ClaimKey
-from yarn_plugin.model.causes import Cause, LeaseRound
+from yarn_plugin.model.causes import Cause, LeaseRound, LeaseWon
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import LeaseClass
@@ -22,7 +22,6 @@ class Idle(StrEnum):
     NOT_WANTED = "not wanted"
     NO_ANSWERS = "no answers"
     TOO_FEW = "too few for any claim"
-    WRONG_KIND = "of a kind that no claim uses"
     QUOTA = "quotas are used up"
     RESERVED = "reserved"
     NOT_FASTER = "would make no claim faster"
@@ -50,7 +49,8 @@ class Place:
     `alternative`: the index of the demand's alternative. `until`: the arbiter's time; None: no end. `gang`: a name that
     all leases which start together have. `replaces`: the key of a lease of the same claim that goes on until this one
     starts: cells of both pass over at once, the others are then revoked, with the grace period. `note`: told to the
-    application. `job`: the one that it is for, of a claim that is of all jobs of its application.
+    application. `job`: the one that it is for, of a claim that is of all jobs of its application. `won`: told
+    instead of the note, if it was won in a round; the ledger counts the GPUs, and the time until it starts.
     """
 
     key: str
@@ -64,6 +64,7 @@ class Place:
     replaces: str | None = None
     note: str = ""
     job: str = ""
+    won: LeaseWon | None = None
 
 
 @dataclass(frozen=True, slots=True)

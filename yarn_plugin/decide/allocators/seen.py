@@ -8,6 +8,7 @@ from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.happenings import ClaimKey
 from yarn_plugin.decide.allocators.plan import Holding, Idle
 from yarn_plugin.decide.leases.settings import RULES
+from yarn_plugin.model.causes import LeaseWon
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, LeaseClass
 
@@ -18,8 +19,8 @@ Phase = Literal["waiting", "held", "leaving"]
 class Leased:
     """A lease. `phase`: it waits until its cells are vacated; it is held; or all of it is being vacated.
 
-    `key` to `job`: as it was placed, with the changes since. `placed_at`, `started_at` (None: it waits): seconds.
-    `leaving`: those of its cells that are revoked, to be vacated `by` then.
+    `key` to `job`, `won`: as it was placed, with the changes since. `placed_at`, `started_at` (None: it waits):
+    seconds. `leaving`: those of its cells that are revoked, to be vacated `by` then.
     """
 
     key: str
@@ -37,6 +38,7 @@ class Leased:
     started_at: float | None = None
     leaving: tuple[str, ...] = ()
     by: float | None = None
+    won: LeaseWon | None = None
 
     @property
     def phase(self) -> Phase:
@@ -69,6 +71,10 @@ class Room(Protocol):
         """Whether nothing is leased of a usable GPU, nor a cell that contains it."""
         ...
 
+    def lacks_room(self, gpu: str) -> bool:
+        """Whether nothing can be leased of a GPU that nobody leases, as other containers use its node."""
+        ...
+
     def free_in(self, cell: str | None = None) -> Iterator[str]:
         """The free GPUs in a cell (None: in the pool), in the order of `Cells.gpus`."""
         ...
@@ -99,7 +105,7 @@ class Seen:
     leases: Mapping[str, Leased]
     room: Room = field(compare=False)
     steering: bool = True
-    rules: Literal[2, 3] = RULES
+    rules: Literal[2, 3, 4] = RULES
 
     def everywhere(self, reason: Idle) -> dict[str, Idle]:
         """One reason why all free cells stay idle, as `Plan.idle`."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from yarn_plugin.decide.commands import ListContainers, SignalContainers
 from yarn_plugin.decide.events import ContainersListed
-from yarn_plugin.decide.leases.handover import InUse, Steering, gpus_on_nodes
+from yarn_plugin.decide.leases.handover import InUse, Steering, gpus_on_nodes, overstayed
 from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.leases.state import Entry, Excess
 from yarn_plugin.decide.topology import cell_of_node
@@ -55,35 +55,41 @@ def _excesses(
     for app, on in in_use.items():
         for node, used in on.items() if app in steering.yarn_apps else ():
             if used > occupancy.gpus_on(app, node) or occupancy.leaving:
-                leased, is_overdue = allowed(leases, occupancy, app, node, at)
+                leased, is_overdue = allowed(leases, occupancy, app, node, used, at)
                 if used > leased:
                     yield app, node, used, leased, is_overdue
 
 
-def allowed(leases: Mapping[str, Entry], occupancy: Occupancy, app: str, node: str, at: float) -> tuple[int, bool]:
-    """How many GPUs of a node an application may use now, and whether it had to vacate others before."""
-    overdue = 0
+def allowed(
+    leases: Mapping[str, Entry], occupancy: Occupancy, app: str, node: str, used: int, at: float
+) -> tuple[int, bool]:
+    """How many GPUs of a node an application, which uses `used`, may use now, and whether it had to vacate others
+    before. It may not use those that it was leased since by what ran on these."""
+    overdue, overstays = 0, 0
     for entry in (leases[key] for key in sorted(occupancy.leaving & occupancy.by_app.get(app, set()))):
-        if entry.leased.by is not None and entry.leased.by <= at:
+        if entry.is_overdue(at):
             overdue += gpus_on_nodes(entry.leased.revoked, occupancy.cells).get(node, 0)
-    return occupancy.gpus_on(app, node) - overdue, overdue > 0
+            overstays = max(overstays, overstayed(entry, leases, occupancy, node, used))
+    leased = occupancy.gpus_on(app, node) - overdue
+    return min(leased, used - overstays) if overstays else leased, overdue > 0
 
 
 def signal(
-    known: Mapping[str, Excess], found: ContainersListed, topology: Topology, allowed: Callable[[str], int]
+    known: Mapping[str, Excess], listed: ContainersListed, topology: Topology, allowed: Callable[[str, int], int]
 ) -> tuple[SignalContainers, ...]:
     """Signal the newest containers with GPUs beyond the lease, never a master; none if the application complied.
 
-    `allowed`: how many GPUs of a node the application may use now.
+    `allowed`: how many GPUs of a node the application, which uses so many, may use now.
     """
     on: dict[str, list[tuple[str, int, bool]]] = {}
-    for container in found.containers:
+    for container in listed.containers:
         node = cell_of_node(topology, container.node) or container.node
         on.setdefault(node, []).append((container.id, container.resources[GPU], container.master))
     commands = []
     for node, containers in on.items():
-        excess = known.get(f"{found.app} {node}")
-        leased, used = allowed(node), sum(gpus for _, gpus, _ in containers)
+        excess = known.get(f"{listed.app} {node}")
+        used = sum(gpus for _, gpus, _ in containers)
+        leased = allowed(node, used)
         if used <= leased or excess is None or excess.listed_at is None:
             continue
         chosen, left = [], used
@@ -92,5 +98,5 @@ def signal(
                 chosen.append(name)
                 left -= gpus
         if chosen:
-            commands.append(SignalContainers(found.app, tuple(chosen), BeyondLease(found.app, node, used, leased)))
+            commands.append(SignalContainers(listed.app, tuple(chosen), BeyondLease(listed.app, node, used, leased)))
     return tuple(commands)

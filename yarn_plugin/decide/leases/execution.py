@@ -95,6 +95,7 @@ def _placed(book: Book, place: Place, claims: Collection[ClaimKey], at: float) -
         place.note,
         place.job,
         placed_at=at,
+        won=place.won,
     )
     return Changes({**withdrawn, place.key: Entry(leased, book.new_id())})
 

@@ -7,6 +7,10 @@ of the node was in use, when nothing is listed there any more. Otherwise, and wi
 YARN, or YARN does not answer), it is taken to have vacated at the end of its grace period. So it is for holdings
 without whole GPUs: lists do not tell slots or shares of a GPU from what else an application runs there.
 
+Two things could mislead. A list that was asked for before the revocation may miss a container that has started since:
+containers are listed again. And GPUs that the holder was leased since may be idle still, so that fewer are in use than
+are leased although the revoked ones are not vacated: so containers that ran at the revocation are counted apart.
+
 Nor is it known which GPUs YARN placed no containers on, if it placed some on the node: such GPUs are revoked.
 """
 
@@ -17,6 +21,7 @@ from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.happenings import Unplaced, Vacated
 from yarn_plugin.decide.allocators.plan import Holding
 from yarn_plugin.decide.commands import ListContainers
+from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.leases.book import NO_CHANGES, Changes
 from yarn_plugin.decide.leases.lifetime import cut, revoke
 from yarn_plugin.decide.leases.occupancy import Occupancy
@@ -24,6 +29,7 @@ from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.leases.state import Entry
 from yarn_plugin.decide.leases.told import told_cells
 from yarn_plugin.decide.topology import cell_of_node
+from yarn_plugin.decide.use import use_of
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import Cause, LeaseReleased, LeaseVacated, NotPlaced, UseAsked
 from yarn_plugin.model.cluster import Use
@@ -54,8 +60,57 @@ def gpus_on_nodes(holdings: Sequence[Holding], cells: Cells) -> dict[str, int]:
     return found
 
 
-def end_vacated(entry: Entry, occupancy: Occupancy, in_use: InUse, at: float) -> Changes:
-    """End a lease on those of its revoked cells that are vacated."""
+def containers_of(use: Sequence[Use], app: str) -> tuple[str, ...]:
+    """The containers of an application that were last listed."""
+    return tuple([container for one in use if one.app == app for container in one.containers])
+
+
+def note_listed(
+    leases: Mapping[str, Entry], occupancy: Occupancy, found: ContainersListed, topology: Topology, yarn_app: str
+) -> Changes:
+    """Count what still runs of the containers that an application had when its cells were revoked.
+
+    A list that may have been read before the revocation does not tell: the containers are listed again.
+    """
+    changed: dict[str, Entry | None] = {}
+    is_too_old = False
+    for entry in (leases[key] for key in sorted(occupancy.leaving & occupancy.by_app.get(found.app, set()))):
+        if entry.running is None or entry.revoked_at is None:
+            continue
+        if found.asked_at is not None and found.asked_at < entry.revoked_at:
+            is_too_old = True
+            continue
+        still = [container for container in found.containers if container.id in entry.running]
+        used = gpus_in_use(use_of(found.app, still), topology).get(found.app, {})
+        if used != entry.still_used:
+            changed[entry.key] = replace(entry, still_used=used)
+    return Changes(changed, (ListContainers(found.app, yarn_app, UseAsked(found.app)),) if is_too_old else ())
+
+
+def overstayed(entry: Entry, leases: Mapping[str, Entry], occupancy: Occupancy, node: str, used: int) -> int:
+    """How many GPUs of a node containers use on revoked cells of a lease, that ran there when these were revoked.
+
+    `used`: all GPUs that the application uses there.
+    """
+    if entry.running is None:
+        return 0
+    others = (leases[key] for key in occupancy.by_app[entry.app])
+    since = [one for one in others if one.key != entry.key and not one.succeeds and _started_since(one, entry)]
+    not_its_own = [*entry.leased.revoked, *(holding for one in since for holding in one.leased.holdings)]
+    kept = occupancy.gpus_on(entry.app, node) - gpus_on_nodes(not_its_own, occupancy.cells).get(node, 0)
+    return max((used if entry.still_used is None else entry.still_used.get(node, 0)) - kept, 0)
+
+
+def _started_since(entry: Entry, revoked: Entry) -> bool:
+    started, since = entry.leased.started_at, revoked.revoked_at
+    return started is not None and since is not None and started >= since
+
+
+def end_vacated(
+    entry: Entry, leases: Mapping[str, Entry], occupancy: Occupancy, in_use: InUse, use: Sequence[Use] | None, at: float
+) -> Changes:
+    """End a lease on those of its revoked cells that are vacated. `use`: None by rules that do not look at single
+    containers."""
     leased, cells, used = entry.leased, occupancy.cells, in_use.get(entry.app)
     leaving = leased.revoked
     counts = gpus_on_nodes(leaving, cells)
@@ -64,8 +119,8 @@ def end_vacated(entry: Entry, occupancy: Occupancy, in_use: InUse, at: float) ->
     if entry.lists_tell is None:
         # Revoked in this call.
         tells = bool(counts) and used is not None and all(used.get(node, 0) >= here[node] for node in counts)
-        entry = replace(entry, lists_tell=tells)
-    is_over = leased.by is not None and leased.by <= at
+        entry = replace(entry, lists_tell=tells, running=None if use is None else containers_of(use, entry.app))
+    is_over, is_listed = entry.is_overdue(at), entry.running is None or entry.still_used is not None
     released = gpus_on_nodes([holding for holding in leaving if holding.cell in entry.released], cells)
 
     def has_left(holding: Holding, gone: Mapping[str, int]) -> bool:
@@ -73,12 +128,17 @@ def end_vacated(entry: Entry, occupancy: Occupancy, in_use: InUse, at: float) ->
         nodes = gpus_on_nodes([holding], cells)
         return used is not None and all(used.get(node, 0) <= here[node] - gone.get(node, 0) for node in nodes)
 
+    def overstays(holding: Holding, used: Mapping[str, int]) -> bool:
+        """Whether what ran on its nodes before still does, and only other GPUs there are idle."""
+        nodes = gpus_on_nodes([holding], cells)
+        return any(overstayed(entry, leases, occupancy, node, used.get(node, 0)) for node in nodes)
+
     vacated = []
     for holding in leaving:
-        is_told = bool(gpus_on_nodes([holding], cells)) and entry.lists_tell is True
+        is_told = bool(gpus_on_nodes([holding], cells)) and entry.lists_tell is True and is_listed
         if (
             (is_told and has_left(holding, here))
-            or (is_over and (used is None or has_left(holding, counts)))
+            or (is_over and (used is None or (has_left(holding, counts) and not overstays(holding, used))))
             or (holding.cell in entry.released and has_left(holding, released))
         ):
             vacated.append(holding.cell)

@@ -11,7 +11,7 @@ from yarn_plugin.decide.leases.occupancy import Occupancy, passing
 from yarn_plugin.decide.leases.state import Entry
 from yarn_plugin.decide.leases.told import granted, told, told_cells
 from yarn_plugin.decide.pools.commands import CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
-from yarn_plugin.model.causes import Cause, LeasePlaced, LeaseReplaced
+from yarn_plugin.model.causes import Cause, LeasePlaced, LeaseReplaced, LeaseWon
 from yarn_plugin.model.share import LeaseClass
 
 
@@ -36,7 +36,7 @@ def revoke(entry: Entry, some: Collection[str], cause: Cause, at: float, grace_s
     command = Revoke(id, entry.app, entry.id, by, cause, () if is_whole else told_cells(entry, leaving))
     leased = replace(leased, leaving=leaving, by=by)
     # One command is open for each lease: the new one names all that is to be vacated.
-    entry = replace(entry, leased=leased, revoke=command, revoked_at=at, lists_tell=None)
+    entry = replace(entry, leased=leased, revoke=command, revoked_at=at, lists_tell=None, still_used=None)
     return Changes({entry.key: entry}, (command,))
 
 
@@ -156,18 +156,24 @@ def _start(
         if old is not None:
             # After the grant: its holder learns first where it may move to.
             revoked += revoke(old, (), LeaseReplaced(), at, grace_s)
-    grants: dict[tuple[str, str, float], list[Entry]] = {}
+    grants: dict[tuple[str, LeaseWon | str, float], list[Entry]] = {}
     for entry in entries:
         waited = round(at - entry.leased.placed_at, 6)
         leased = replace(entry.leased, started_at=at, replaces=None)
-        started = replace(entry, leased=leased, granted=granted(entry, cells))
-        grants.setdefault((entry.app, entry.leased.note, waited), []).append(started)
+        succeeds = entry.leased.replaces in leases
+        started = replace(entry, leased=leased, succeeds=succeeds, granted=granted(entry, cells))
+        grants.setdefault((entry.app, entry.leased.won or entry.leased.note, waited), []).append(started)
     begun: dict[str, Entry | None] = {}
     commands = []
-    for (app, note, waited), mine in grants.items():
+    for (app, why, waited), mine in grants.items():
         first, id = numbered(mine[0])
         mine[0] = first
         begun |= {entry.key: entry for entry in mine}
-        commands.append(Grant(id, app, tuple(told(entry, cells) for entry in mine), LeasePlaced(note, waited)))
+        cause: Cause = (
+            LeasePlaced(why, waited)
+            if isinstance(why, str)
+            else replace(why, gpus=sum(len(entry.gpus) for entry in mine), waited_s=waited)
+        )
+        commands.append(Grant(id, app, tuple(told(entry, cells) for entry in mine), cause))
     vacated = (Vacated(tuple(freed)),) if freed else ()
     return passed_over + Changes(begun, tuple(commands), (*vacated, Started(tuple(begun)))) + revoked

@@ -83,7 +83,7 @@ class Tally:
 class Occupancy:
     """Tallies of all leases, and what else is asked often. Follows from the leases and the cells, changed with both.
 
-    `crowded`: GPUs whose node has no room for their tasks. `now`: what leases hold that have started, cells that are
+    `crowded`: free GPUs that cannot be leased (see `room`). `now`: what leases hold that have started, cells that are
     being vacated included. `later`: what they keep, and what others wait for; what a lease passes over to the one that
     replaces it counts for that one. `replaced`: by the key of such a lease, the other one.
     """
@@ -233,9 +233,13 @@ class Occupancy:
     def is_free(self, gpu: str) -> bool:
         """Whether nothing is leased of a usable GPU, nor a cell that contains it."""
         cells = self.cells
-        if gpu in cells.broken or gpu in self.crowded:
+        if gpu in cells.broken or self.lacks_room(gpu):
             return False
         return not self.later.counts.get(gpu) and not self.later.has_whole(cells, gpu)
+
+    def lacks_room(self, gpu: str) -> bool:
+        """Whether nothing can be leased of a GPU that nobody leases, as other containers use its node."""
+        return gpu in self.crowded
 
     def free_in(self, cell: str | None = None) -> Iterator[str]:
         """The free GPUs in a cell (None: in the pool), in the order of `Cells.gpus`."""

@@ -1,27 +1,63 @@
-"""GPUs without room: their node has too little memory or too few vcores free for the tasks that would use them.
+"""GPUs that cannot be leased now, although nobody leases them: containers beyond all leases use GPUs of their node, or
+it has too little memory or too few vcores free for the tasks that would use them.
 
-Where GPUs are no partition of their own in YARN, applications of other pools run on their nodes too. A lease there
-would stay without containers, so such GPUs are not free until there is room.
+Where GPUs are no partition of their own in YARN, applications of other pools run on their nodes too. Those of the pool
+that are not registered, or that an arbiter which lost its journal knows no leases of, use GPUs of it. A lease there
+would stay without containers, or would share its GPUs with them, so such GPUs are not free until there is room.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from yarn_plugin.decide.leases.handover import InUse
 from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.topology import cell_of_node
-from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.resources import GPU, Resources
+from yarn_plugin.model.share import Claim
 
 
-def crowded(occupancy: Occupancy, node_used: Mapping[str, Resources], settings: LedgerSettings) -> tuple[str, ...]:
-    """The GPUs in no lease that lack room for tasks, sorted. `node_used`: what all containers use of each node."""
-    cells, found = occupancy.cells, list[str]()
-    for name, used in node_used.items() if settings.has_task_size else ():
-        node = cell_of_node(cells.topology, name)
-        if node is None:
-            continue
+def crowded(
+    occupancy: Occupancy,
+    node_used: Mapping[str, Resources],
+    in_use: InUse,
+    is_any_unlisted: bool,
+    settings: LedgerSettings,
+) -> tuple[str, ...]:
+    """The GPUs in no lease that cannot be leased, sorted.
+
+    `node_used`: what all containers use of each node. `in_use`: by the pool's applications, registered or not.
+    `is_any_unlisted`: see the function of this name.
+    """
+    cells = occupancy.cells
+    room = {
+        node: settings.gpus_with_room(cells[node].capacity, used)
+        for name, used in (node_used.items() if settings.has_task_size else ())
+        if (node := cell_of_node(cells.topology, name)) is not None
+    }
+    beyond = beyond_leases(in_use, occupancy.gpus_on) if settings.rules > 3 else {}
+    if settings.rules > 3 and is_any_unlisted:
+        room = dict.fromkeys([place.machine for place in cells.gpus.values()], 0)
+    found: list[str] = []
+    for node in {*room, *beyond}:
         gpus = [gpu for gpu in cells.gpus_in(node) if gpu not in cells.broken]
         free = [gpu for gpu in gpus if gpu in occupancy.crowded or occupancy.is_free(gpu)]
         # Leased GPUs come first: their tasks run, or are about to start and need room too.
         leased = len(gpus) - len(free)
-        found += free[max(settings.gpus_with_room(cells[node].capacity, used) - leased, 0) :]
+        found += free[max(room.get(node, len(gpus)) - leased - beyond.get(node, 0), 0) :]
     return tuple(sorted(found))
+
+
+def beyond_leases(in_use: InUse, leased_on: Callable[[str, str], int]) -> dict[str, int]:
+    """How many GPUs of each node are used beyond leases. `leased_on`: how many an application leases of a node."""
+    found: dict[str, int] = {}
+    for app, on in in_use.items():
+        for node, used in on.items():
+            if (more := used - leased_on(app, node)) > 0:
+                found[node] = found.get(node, 0) + more
+    return found
+
+
+def is_any_unlisted(claims: Iterable[Claim], in_use: InUse) -> bool:
+    """Whether an application that is not registered uses GPUs, and its containers were never listed: they may be on
+    any node."""
+    return any(one.held[GPU] and not one.is_registered and one.app not in in_use for one in claims)

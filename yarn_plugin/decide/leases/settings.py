@@ -11,7 +11,7 @@ from yarn_plugin.model.topology import Cell
 
 MAX_SECONDS = 1e9
 
-RULES: Literal[3] = 3
+RULES: Literal[4] = 4
 """By which pools of leases decide that are configured now."""
 
 
@@ -30,7 +30,9 @@ class LedgerSettings(PoolNodes):
     `rules`: by which it decides, so that journals of earlier versions replay as they were written. 2, of earlier
     versions: all that YARN lists no containers for comes back at once; any message of an application answers all that
     it is asked. 3: where some run on the node, it is revoked; a question waits for its own answer; an auction counts as
-    service what an application held until the call in which it lost it.
+    service what an application held until the call in which it lost it. 4: also, GPUs of a node that containers beyond
+    leases use are not leased; neither a list of containers that was asked for before a revocation nor an idle new lease
+    makes revoked cells look vacated (see `handover`); the grants of an auction say how its leases were won.
 
     Which cells: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).
@@ -49,7 +51,7 @@ class LedgerSettings(PoolNodes):
     gpu_memory_mb: int | None = None
     partition: str = ""
     nodes: tuple[str, ...] = ()
-    rules: Literal[2, 3] = 2
+    rules: Literal[2, 3, 4] = 2
 
     def __post_init__(self) -> None:
         """Check the values.

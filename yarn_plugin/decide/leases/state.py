@@ -19,7 +19,11 @@ class Entry:
 
     While cells of it are revoked: `revoke`, the command, which is issued again after a restart; `revoked_at`; and
     `lists_tell`, whether container lists tell when they are vacated (see `handover`; None: not looked at yet);
-    `released`, those of them that the holder says it has vacated.
+    `released`, those of them that the holder says it has vacated; `running`, the containers that its application
+    had when they were revoked (None: by rules that do not look at them); `still_used`, the GPUs of each node that these
+    use by a list which was asked for since (None: there is none yet).
+
+    `succeeds`: it replaced another lease, so that containers of that one may go on.
 
     `is_placed`: it was seen in use, or is no longer expected to be; `listed_at`: when containers were last listed once
     more before that is decided. `granted`: of its cells that are no single GPUs, what its application knows them by:
@@ -33,6 +37,9 @@ class Entry:
     revoked_at: float | None = None
     lists_tell: bool | None = None
     released: tuple[str, ...] = ()
+    running: tuple[str, ...] | None = None
+    still_used: Mapping[str, int] | None = None
+    succeeds: bool = False
     is_placed: bool = False
     listed_at: float | None = None
     granted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -58,6 +65,10 @@ class Entry:
     def is_started(self) -> bool:
         """Whether its application was granted it."""
         return self.leased.started_at is not None
+
+    def is_overdue(self, at: float) -> bool:
+        """Whether cells of it are revoked, and the time to vacate them is over."""
+        return self.leased.by is not None and self.leased.by <= at
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +112,7 @@ class Ledger:
     began.
 
     `claims` and `nodes`: as the allocator knows them. `asked`, `problems`: by the id of the command. `wakes`: by key.
-    `excess`: by "app node". `crowded`: free GPUs whose node has no room for their tasks now. `idle`: why cells are
+    `excess`: by "app node". `crowded`: free GPUs that cannot be leased now (see `room`). `idle`: why cells are
     free.
     """
 

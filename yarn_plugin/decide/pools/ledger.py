@@ -78,6 +78,7 @@ class _Known:
     claims: Mapping[ClaimKey, Claim]
     steering: handover.Steering
     in_use: handover.InUse
+    is_any_unlisted: bool
     seen: LeasesSeen
     due: float | None
     questions: OpenQuestions
@@ -188,6 +189,10 @@ class _Call:
             self._in_use = known.in_use
         else:
             self._in_use = handover.gpus_in_use(view.use, view.topology)
+        if known is not None and known.view.claims is view.claims and known.in_use is self._in_use:
+            self._is_any_unlisted = known.is_any_unlisted
+        else:
+            self._is_any_unlisted = room.is_any_unlisted(view.claims, self._in_use)
 
     def known(self, state: LedgerState) -> _Known:
         """What the next call may begin with."""
@@ -199,6 +204,7 @@ class _Call:
             self._claims,
             self._steering,
             self._in_use,
+            self._is_any_unlisted,
             self.book.seen,
             self._due,
             self._questions(),
@@ -213,7 +219,9 @@ class _Call:
         changed_cells = self._take_cells()
         changed_claims = self._take_claims()
         self.book.occupancy.crowded = frozenset(self._ledger.crowded)
-        crowded = room.crowded(self.book.occupancy, self._view.node_used, self._settings)
+        crowded = room.crowded(
+            self.book.occupancy, self._view.node_used, self._in_use, self._is_any_unlisted, self._settings
+        )
         self.book.occupancy.crowded = frozenset(crowded)
         moved = sorted(set(crowded) ^ set(self._ledger.crowded))
         self._ledger = replace(self._ledger, crowded=crowded)
@@ -270,7 +278,7 @@ class _Call:
                 self.book.happened.append(happenings.Answer(app, message))
             case Outcome(_, "done", ContainersListed() as found):
                 listed = found.app
-                self._signal(found)
+                self._take_list(found)
             case Outcome(id) if id in self._ledger.problems:
                 self._solved(what)
         self._close_questions(())
@@ -332,22 +340,28 @@ class _Call:
                 )
             )
 
-    def _signal(self, found: ContainersListed) -> None:
-        if self._view.steering and found.app in self._steering.yarn_apps:
+    def _take_list(self, found: ContainersListed) -> None:
+        yarn_app, topology = self._steering.yarn_apps.get(found.app), self._view.topology
+        if yarn_app is None:
+            return
+        self.book.apply(handover.note_listed(self.book.leases, self.book.occupancy, found, topology, yarn_app))
+        if self._view.steering:
             known, leases, occupancy = self._ledger.excess, self.book.leases, self.book.occupancy
             signals = excess.signal(
                 known,
                 found,
-                self._view.topology,
-                lambda node: excess.allowed(leases, occupancy, found.app, node, self._at)[0],
+                topology,
+                lambda node, used: excess.allowed(leases, occupancy, found.app, node, used, self._at)[0],
             )
             self.book.apply(Changes(commands=signals))
 
     def _settle(self, keys: Iterable[str]) -> None:
         """End what is vacated of these leases, then start what waited for it, which may revoke what it replaces."""
+        use = self._view.use if self._settings.rules > 3 else None
         while entries := [self.book.leases[key] for key in keys]:
             for entry in sorted(entries, key=lambda one: (one.leased.by or 0.0, one.key)):
-                self.book.apply(handover.end_vacated(entry, self.book.occupancy, self._in_use, self._at))
+                leases, occupancy = self.book.leases, self.book.occupancy
+                self.book.apply(handover.end_vacated(entry, leases, occupancy, self._in_use, use, self._at))
             self._start()
             keys = self._just_revoked()
 
@@ -474,7 +488,9 @@ def _make(pool: Pool, registry: Registry) -> LedgerController:
     settings = pool.parameters
     assert isinstance(settings, LedgerSettings)
     kind = registry.allocator(settings.allocator)
-    least = kind.overtime_s(settings.settings, registry.allocators)
+    policy, least = kind.policy(settings.settings), kind.overtime_s(settings.settings, registry.allocators)
+    if policy is not None:
+        registry.lease_policy(policy)
     settings = replace(settings, overtime_s=max(settings.overtime_s, least))
     return LedgerController(pool.name, settings, kind.make(settings.settings, registry.allocators))
 

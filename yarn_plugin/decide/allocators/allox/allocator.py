@@ -75,29 +75,29 @@ class Allox:
     def _match(
         self, state: AlloxState, seen: Seen, what: What, jobs: Mapping[str, Job], plan: Plan
     ) -> tuple[AlloxState, Plan]:
-        found, progress = machines(self._settings, state, seen), self._progress(state, seen)
+        known, progress = machines(self._settings, state, seen), self._progress(state, seen)
         waiting = {job.user for job in jobs.values()}
         next_overdue = state.long_run.next_overdue(self._settings.patience_s, progress, waiting)
         plan = replace(plan, wake=(*plan.wake, Wake(OVERDUE, next_overdue)), idle=_idle(seen, jobs))
-        has_free = any(wait == 0 for waits in found.free_in for wait in waits)
+        has_free = any(wait == 0 for waits in known.free_in for wait in waits)
         if isinstance(what, Solved) and what.key == f"round {state.round}":
             state = replace(state, is_solving=False)
             if what.outcome == "done":
                 assert isinstance(what.result, Starts)
-                state, started = self._start(state, seen, jobs, found, what.result.jobs, plan, by_worker=True)
+                state, started = self._start(state, seen, jobs, known, what.result.jobs, plan, by_worker=True)
                 if started.place:
                     return state, started
         if not jobs or not has_free:
             return state, plan
         overdue = state.long_run.overdue(self._settings.patience_s)
-        queue = Queue(tuple(jobs.values()), found.free_in, progress, self._settings.alpha, overdue)
+        queue = Queue(tuple(jobs.values()), known.free_in, progress, self._settings.alpha, overdue)
         if len(jobs) > self._settings.inline_jobs:
             if state.is_solving:
                 return state, replace(plan, idle=None)
             state = replace(state, round=state.round + 1, is_solving=True)
             problem = Solve(f"round {state.round}", queue)
             return state, replace(plan, solve=(problem,), idle=seen.everywhere(Idle.DECIDING))
-        return self._start(state, seen, jobs, found, solve(queue).jobs, plan)
+        return self._start(state, seen, jobs, known, solve(queue).jobs, plan)
 
     # What happened.
 

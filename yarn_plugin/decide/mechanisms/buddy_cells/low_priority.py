@@ -62,8 +62,3 @@ def start_in_turn(
             if position not in started
         ),
     )
-
-
-def starving(waiting: Sequence[Waiting], overtaken: int) -> tuple[str, ...]:
-    """The gangs that at least this many younger ones have overtaken."""
-    return tuple(gang.gang for gang in waiting if gang.overtaken >= overtaken)

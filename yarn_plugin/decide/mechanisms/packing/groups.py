@@ -1,6 +1,6 @@
 """Queues that have too many patterns as a whole, packed in groups of jobs: no GPU has workers of two groups.
 
-So what is valid within the groups is valid together, and each group has the fewest GPUs by patterns. The jobs are dealt
+So what is valid within the groups is valid together, and each group is packed by patterns. The jobs are dealt
 to the groups by their need of computing, the largest first, so that each group has small workers beside large ones.
 """
 
@@ -10,10 +10,10 @@ from yarn_plugin.decide.mechanisms.packing import patterns
 from yarn_plugin.decide.mechanisms.packing.placement import Placed, place_easygoing_first, place_greedily
 from yarn_plugin.decide.mechanisms.packing.problem import PackingProblem
 
-GROUP_JOBS = 20
-"""A group has at most so many jobs: few of them have more patterns than the program takes."""
+GROUP_JOBS = 25
+"""A group has at most so many jobs: few enough for its integer program to find much in its part of the time."""
 
-MAX_GROUPS = 5
+MAX_GROUPS = 4
 """Of more groups, none is packed: it would take too long."""
 
 
@@ -28,7 +28,7 @@ def pack_in_groups(problem: PackingProblem, time_limit_s: float) -> Placed | Non
     for number in range(count):
         group = order[number::count]
         alone = replace(problem, jobs=tuple(jobs[job] for job in group))
-        best, _ = patterns.least_gpus(alone, time_limit_s / count, patterns.MAX_PATTERNS // count)
+        best, _ = patterns.least_gpus(alone, time_limit_s / count, patterns.MAX_PATTERNS // count, 0)
         found = [place_greedily(alone), place_easygoing_first(alone), *([] if best is None else [best])]
         gpus += [tuple(sorted(group[job] for job in gpu)) for gpu in min(found, key=len)]
     return tuple(gpus)

@@ -2,18 +2,30 @@
 
 An integer program for HiGHS, through scipy (extra `sharing`). All constraints of one GPU are monotone: what does not
 fit does not with more, so patterns are enumerated depth first. Balance ties patterns together: binaries say which are
-used.
+used. They make the program hard; the linear one without balance is easy, gives a bound that is nearly as good, and says
+which patterns are worth a binary.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from yarn_plugin.decide.mechanisms.packing.placement import Placed
 from yarn_plugin.decide.mechanisms.packing.problem import TOLERANCE, PackingProblem
 from yarn_plugin.decide.mechanisms.packing.validity import slowdowns_on
 
-MAX_PATTERNS = 40_000
-"""With more, the program is not built: the bound is that of the sums alone."""
+MAX_PATTERNS = 15_000
+"""With more, nothing is built: the bound is that of the sums alone."""
+
+FEW_PATTERNS = 500
+"""Up to so many, the integer program has all of them even where balance ties them together."""
+
+PATTERNS_PER_JOB = 4
+"""Otherwise it then has only so many: with more it finds less in its time."""
+
+BALANCED_JOBS = 50
+"""Of more jobs it is then not built: it would find nothing."""
 
 
 def is_installed() -> bool:
@@ -26,27 +38,81 @@ def is_installed() -> bool:
 
 
 def least_gpus(
-    problem: PackingProblem, time_limit_s: float, max_patterns: int = MAX_PATTERNS
+    problem: PackingProblem, time_limit_s: float, max_patterns: int = MAX_PATTERNS, few_patterns: int = FEW_PATTERNS
 ) -> tuple[Placed | None, int]:
-    """The best packing found, if any, and a number of GPUs below which none exists."""
-    import numpy as np
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import coo_matrix
+    """The best packing found, if any, and a number of GPUs below which none exists. `time_limit_s`: of the integer
+    program; its building and the bound are limited by the number of patterns.
+    """
+    bound = least_by_sums(problem)
+    patterns = list(itertools.islice(_patterns(problem), max_patterns + 1))
+    if len(patterns) > max_patterns:
+        return None, bound
+    relaxed, reduced_costs = _without_balance(problem, patterns)
+    bound = max(bound, relaxed)
+    if not _is_balanced(problem) and len(problem.jobs) > BALANCED_JOBS:
+        return None, bound
+    if not _is_balanced(problem) and len(patterns) > few_patterns:
+        by_cost = sorted(range(len(patterns)), key=reduced_costs.__getitem__)
+        promising = set(by_cost[: PATTERNS_PER_JOB * len(problem.jobs)])
+        # Each worker alone too, so that there is a packing.
+        chosen = [one for column, one in enumerate(patterns) if column in promising or len(one) == 1]
+        best, _ = _integer_program(problem, chosen, time_limit_s)
+        return best, bound
+    best, proven = _integer_program(problem, patterns, time_limit_s)
+    return best, max(bound, proven)
 
-    jobs, limits = problem.jobs, problem.limits
-    patterns: list[tuple[int, ...]] = []
-    for pattern in _patterns(problem):
-        patterns.append(pattern)
-        if len(patterns) > max_patterns:
-            return None, least_by_sums(problem)
-    # Slowdowns differ by at most the limit of interference: then balance forbids nothing.
-    is_balanced = limits.balance >= limits.interference
-    used = 0 if is_balanced else len(patterns)
-    counts: list[dict[int, float]] = [{} for _ in jobs]
+
+def _is_balanced(problem: PackingProblem) -> bool:
+    """Slowdowns differ by at most the limit of interference: then balance forbids nothing."""
+    return problem.limits.balance >= problem.limits.interference
+
+
+def _counts(problem: PackingProblem, patterns: Sequence[tuple[int, ...]]) -> list[dict[int, float]]:
+    """For each job, the patterns (their columns) that have workers of it, and how many."""
+    counts: list[dict[int, float]] = [{} for _ in problem.jobs]
     for column, pattern in enumerate(patterns):
         for index in pattern:
             counts[index][column] = counts[index].get(column, 0.0) + 1.0
-    rows = [(count, float(job.workers), float(job.workers)) for count, job in zip(counts, jobs, strict=True)]
+    return counts
+
+
+def _without_balance(problem: PackingProblem, patterns: Sequence[tuple[int, ...]]) -> tuple[int, Sequence[float]]:
+    """Parts of GPUs, and no balance: a number of GPUs below which no packing exists, and each pattern's reduced cost,
+    the lower, the likelier it is used.
+    """
+    import numpy as np
+    from scipy.optimize import linprog
+
+    matrix = _sparse(_counts(problem, patterns), len(patterns))
+    workers = [float(job.workers) for job in problem.jobs]
+    solved = linprog(np.ones(len(patterns)), A_eq=matrix, b_eq=workers, method="highs")
+    assert solved.success, solved.message
+    return int(np.ceil(solved.fun - 1e-6)), 1.0 - matrix.T @ solved.eqlin.marginals
+
+
+def _sparse(rows: Sequence[Mapping[int, float]], columns: int) -> Any:
+    import numpy as np
+    from scipy.sparse import coo_matrix
+
+    entries = [(row, column, value) for row, values in enumerate(rows) for column, value in values.items()]
+    row_of, column_of, value_of = (np.array(one) for one in zip(*entries, strict=True))
+    return coo_matrix((value_of, (row_of, column_of)), shape=(len(rows), columns)).tocsr()
+
+
+def _integer_program(
+    problem: PackingProblem, patterns: Sequence[tuple[int, ...]], time_limit_s: float
+) -> tuple[Placed | None, int]:
+    """The best packing of these patterns, if any is found, and a number of GPUs below which there is none of them."""
+    import numpy as np
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    jobs, limits = problem.jobs, problem.limits
+    is_balanced = _is_balanced(problem)
+    used = 0 if is_balanced else len(patterns)
+    rows = [
+        (count, float(job.workers), float(job.workers))
+        for count, job in zip(_counts(problem, patterns), jobs, strict=True)
+    ]
     low, high = len(patterns) + used, len(patterns) + used + len(jobs)
     if not is_balanced:
         for column, pattern in enumerate(patterns):
@@ -61,14 +127,12 @@ def least_gpus(
         for index in range(len(jobs)):
             rows.append(({high + index: 1.0, low + index: -1.0}, -np.inf, limits.balance))
     columns = high + len(jobs) if not is_balanced else len(patterns)
-    entries = [(row, column, value) for row, (values, _, _) in enumerate(rows) for column, value in values.items()]
-    row_of, column_of, value_of = (np.array(one) for one in zip(*entries, strict=True))
-    matrix = coo_matrix((value_of, (row_of, column_of)), shape=(len(rows), columns)).tocsr()
     costs, upper, integral = np.zeros(columns), np.full(columns, np.inf), np.zeros(columns)
     costs[: len(patterns)], integral[: len(patterns) + used] = 1.0, 1
     upper[len(patterns) : len(patterns) + used] = 1.0
     if not is_balanced:
         upper[low:] = limits.interference
+    matrix = _sparse([values for values, _, _ in rows], columns)
     solved = milp(
         costs,
         constraints=LinearConstraint(matrix, [low for _, low, _ in rows], [high for _, _, high in rows]),
@@ -76,13 +140,11 @@ def least_gpus(
         integrality=integral,
         options={"time_limit": time_limit_s},
     )
-    bound = least_by_sums(problem)
-    if solved.mip_dual_bound is not None:
-        bound = max(bound, int(np.ceil(solved.mip_dual_bound - 1e-6)))
+    proven = 0 if solved.mip_dual_bound is None else int(np.ceil(solved.mip_dual_bound - 1e-6))
     if solved.x is None:
-        return None, bound
+        return None, proven
     numbers = np.rint(solved.x[: len(patterns)]).astype(int)
-    return tuple(pattern for pattern, number in zip(patterns, numbers, strict=True) for _ in range(number)), bound
+    return tuple(pattern for pattern, number in zip(patterns, numbers, strict=True) for _ in range(number)), proven
 
 
 def least_by_sums(problem: PackingProblem) -> int:

@@ -53,19 +53,19 @@ def exchanged(tables: Tables, allowed: Flags, prices: Numbers, picks: Indices) -
     unchanged = 0
     turn = 0
     while unchanged < len(picks):
-        one = turn % len(picks)
+        bidder = turn % len(picks)
         own_gain, own_use = tables.gain[bidders, picks], tables.use[bidders, picks]
-        room = left + own_use[one] + own_use
-        room[one] = left + own_use[one]
-        pairs = np.array(gain[:, :, None] + gain[one], copy=True)
-        pairs[one] = -np.inf
+        room = left + own_use[bidder] + own_use
+        room[bidder] = left + own_use[bidder]
+        pairs = np.array(gain[:, :, None] + gain[bidder], copy=True)
+        pairs[bidder] = -np.inf
         free = room[:, None, :] - use
-        fits = (free[:, :, None, :] >= use[one]).all(axis=3)
-        better = np.where(fits, pairs, -np.inf) - (own_gain + own_gain[one])[:, None, None]
+        fits = (free[:, :, None, :] >= use[bidder]).all(axis=3)
+        better = np.where(fits, pairs, -np.inf) - (own_gain + own_gain[bidder])[:, None, None]
         other, row, own = np.unravel_index(int(better.argmax()), better.shape)
         if better[other, row, own] > 0:
-            left += own_use[one] + own_use[other] - use[one, own] - use[other, row]
-            picks[one], picks[other] = short[one, own], short[other, row]
+            left += own_use[bidder] + own_use[other] - use[bidder, own] - use[other, row]
+            picks[bidder], picks[other] = short[bidder, own], short[other, row]
             unchanged = 0
         else:
             unchanged += 1

@@ -224,17 +224,17 @@ class Search:
         knapsacks = self._knapsacks(allowed, np.array([task.prices for task in tasks]))
         self._count_knapsacks(knapsacks, 1)
         target = np.array([task.gain + TIE for task in tasks])
-        found = beam(self._tables, self._blocks, knapsacks, allowed, target, width)
-        self.work += BEAM_BIDDER * len(self._bidders) + found.compared // BEAM_STATES
-        bounds: list[float] = found.bound.tolist()
-        first = np.searchsorted(found.problem, np.arange(len(tasks) + 1)).tolist()
+        kept = beam(self._tables, self._blocks, knapsacks, allowed, target, width)
+        self.work += BEAM_BIDDER * len(self._bidders) + kept.compared // BEAM_STATES
+        bounds: list[float] = kept.bound.tolist()
+        first = np.searchsorted(kept.problem, np.arange(len(tasks) + 1)).tolist()
         for number, task in enumerate(tasks):
             choices = range(first[number], first[number + 1])
             for choice in choices[:TRIES]:
-                if found.gain[choice] > task.gain:
-                    self._offer(task, found.picks[choice])
+                if kept.gain[choice] > task.gain:
+                    self._offer(task, kept.picks[choice])
             # Choices that do not fit may hide others that use the same and gain no more.
-            bounds[number] = max([bounds[number], *found.gain[choices[:1]].tolist()])
+            bounds[number] = max([bounds[number], *kept.gain[choices[:1]].tolist()])
         return bounds
 
     def _reprice(self, tasks: Sequence[Task], steps: int) -> None:

@@ -68,12 +68,12 @@ class _Waiting:
         yield from self._running
         yield from (kin[-1] for kin in self._fresh.values() if kin)
 
-    def started(self, one: Candidate, can_grow: bool) -> None:
+    def started(self, candidate: Candidate, can_grow: bool) -> None:
         """A candidate has got GPUs."""
-        kin = self._fresh[one[3].min_gpus, one[3].slowdown]
-        if kin and kin[-1] is one:
+        kin = self._fresh[candidate[3].min_gpus, candidate[3].slowdown]
+        if kin and kin[-1] is candidate:
             kin.pop()
         else:
-            self._running.remove(one)
+            self._running.remove(candidate)
         if can_grow:
-            self._running.append(one)
+            self._running.append(candidate)

@@ -61,8 +61,8 @@ def allocate(problem: LeaseProblem) -> tuple[Assignment, ...]:
     allocation = Allocation(ListedGpus(problem.machines))
     curves = {(app.app, job.id): fitted(job.losses) for app in problem.apps for job in app.jobs}
 
-    def rank(one: tuple[AppStatus, Job]) -> Rank | None:
-        app, job = one
+    def rank(candidate: tuple[AppStatus, Job]) -> Rank | None:
+        app, job = candidate
         now = allocation.size(app.app, job)
         larger = next_size(job, now)
         if larger is None or larger - now > allocation.free:
@@ -74,8 +74,8 @@ def allocate(problem: LeaseProblem) -> tuple[Assignment, ...]:
             gain = _loss(curve, job, now, problem.lease_s) - _loss(curve, job, larger, problem.lease_s)
         return (-gain, now, app.arrived_at, app.app, job.id)
 
-    def serve(one: tuple[AppStatus, Job]) -> bool:
-        app, job = one
+    def serve(candidate: tuple[AppStatus, Job]) -> bool:
+        app, job = candidate
         return allocation.step(app.app, job) > 0
 
     serve_best_first([(app, job) for app in problem.apps for job in app.jobs], rank, serve)

@@ -71,5 +71,5 @@ def signal(turn: Turn, found: ContainersListed) -> None:
     if not turn.view.steering or found.app not in turn.claims:
         return
     turn.commands += beyond.signal(
-        turn.state.excess, found, turn.view.topology, lambda machine: allowed(turn, found.app, machine)[0]
+        turn.state.excess, found, turn.view.topology, lambda machine, used: allowed(turn, found.app, machine)[0]
     )

@@ -1,11 +1,8 @@
-"""GPUs without room: their machine has too little memory or too few vcores free for the tasks that would use them.
-
-Where GPUs are no partition of their own in YARN, applications of other pools run on their machines too. A lease there
-would stay without containers, so such GPUs are not offered until there is room.
-"""
+"""GPUs that cannot be offered, although nobody leases them (see `yarn_plugin.decide.leases.room`)."""
 
 from collections.abc import Iterator
 
+from yarn_plugin.decide.leases.room import beyond_leases, is_any_unlisted
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.topology import cell_of_node
 
@@ -29,17 +26,22 @@ def idle(turn: Turn) -> tuple[tuple[str, int], ...]:
 
 
 def _crowded(turn: Turn) -> Iterator[str]:
-    if not (turn.view.node_used and turn.settings.has_task_size):
+    settings, cells = turn.settings, turn.view.topology.cells
+    room = {
+        machine: settings.gpus_with_room(cells[machine].capacity, used)
+        for node, used in (turn.view.node_used.items() if settings.has_task_size else ())
+        if (machine := cell_of_node(turn.view.topology, node)) is not None
+    }
+    beyond = beyond_leases(turn.in_use(), turn.index.on_machine) if settings.rules > 3 else {}
+    gpus = dict(turn.inventory.by_machine)
+    if settings.rules > 3 and is_any_unlisted(turn.view.claims, turn.in_use()):
+        room = dict.fromkeys(gpus, 0)
+    if not (room or beyond):
         return
     free: dict[str, list[str]] = {}
     for gpu in turn.free():
         free.setdefault(turn.inventory.places[gpu].machine, []).append(gpu)
-    gpus = dict(turn.inventory.by_machine)
-    for node, used in turn.view.node_used.items():
-        machine = cell_of_node(turn.view.topology, node)
-        if machine is None or machine not in free:
-            continue
-        usable = turn.settings.gpus_with_room(turn.view.topology.cells[machine].capacity, used)
+    for machine in {*room, *beyond} & free.keys():
         # Leased GPUs come first: their tasks run, or are about to start and need room too.
         leased = gpus[machine] - len(free[machine])
-        yield from sorted(free[machine])[max(usable - leased, 0) :]
+        yield from sorted(free[machine])[max(room.get(machine, gpus[machine]) - leased - beyond.get(machine, 0), 0) :]

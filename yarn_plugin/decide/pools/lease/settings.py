@@ -55,7 +55,8 @@ class LeaseSettings(PoolNodes):
     unkept promises add up without a limit; a lost solver fails the round. 2: applications that are ahead come last (see
     `service`); what unkept promises add up to is bounded; bids on which the solver is lost are set aside. 3: unused
     GPUs of a machine where the application uses others are revoked with grace, not taken at once (see `handover`);
-    the service of an application counts what it held until the call in which it lost it.
+    the service of an application counts what it held until the call in which it lost it. 4: GPUs of a machine that
+    containers beyond leases use are not offered.
 
     Which GPUs: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).
@@ -86,7 +87,7 @@ class LeaseSettings(PoolNodes):
     task_vcores: int = 0
     partition: str = ""
     nodes: tuple[str, ...] = ()
-    rules: Literal[1, 2, 3] = 1
+    rules: Literal[1, 2, 3, 4] = 1
 
     def __post_init__(self) -> None:
         """Check the values.

@@ -138,7 +138,7 @@ class LeaseState:
     `machines`: usable machines and their GPUs as last seen. `triggers`: what the next round will be opened by, at
     `open_at`. `idle`: GPUs that the last round left idle. `open`: commands that are issued again after a restart, by
     id. `excess`: where an application uses more GPUs of a node than it leases, by "app node". `last`: the record of
-    the last round. `crowded`: GPUs in no lease whose machine has no room for their tasks now. `parts_gpu_s`: the GPU
+    the last round. `crowded`: GPUs in no lease that cannot be offered now (see `room`). `parts_gpu_s`: the GPU
     seconds of an equal part of the pool, until `counted_at`.
     """
 

@@ -33,7 +33,7 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 Distributions = dict[str, optuna.distributions.BaseDistribution]
 
 
-def sample(app: AppFile, number: int, state: State, earlier: Sequence[Earlier] = ()) -> Parameters:
+def parameters_of(app: AppFile, number: int, state: State, earlier: Sequence[Earlier] = ()) -> Parameters:
     """The parameters of the trial with this number, from 0. `earlier`: the trials of its warm start."""
     enqueued = [*app.enqueue, *(one.parameters for one in best_of(app, earlier))]
     if app.sampler == "grid" and number >= len(app.enqueue):
@@ -58,12 +58,12 @@ def sample(app: AppFile, number: int, state: State, earlier: Sequence[Earlier] =
         study.enqueue_trial(enqueued[number])
     for _ in range(number - len(enqueued) if replays else 0):
         trial = study.ask()
-        suggested(trial, app.space)
+        suggest(trial, app.space)
         study.tell(trial, 0.0)
-    return suggested(study.ask(), app.space)
+    return suggest(study.ask(), app.space)
 
 
-def variant(app: AppFile, number: int, parent: Parameters) -> Parameters:
+def perturbed(app: AppFile, number: int, parent: Parameters) -> Parameters:
     """The parameters of the trial with this number, made from those of another one: numbers are perturbed, and each
     parameter may be drawn anew (Jaderberg et al., "Population Based Training of Neural Networks", 2017, section 4.1).
     """
@@ -71,49 +71,49 @@ def variant(app: AppFile, number: int, parent: Parameters) -> Parameters:
     draws, kept = random.Random(seed), Parameters()
     for name, value in parent.items():
         if draws.random() >= app.variants.resample:
-            kept[name] = _perturbed(app.space[name], value, app.variants.perturbation ** draws.choice((-1, 1)))
+            kept[name] = _scaled(app.space[name], value, app.variants.perturbation ** draws.choice((-1, 1)))
     study = optuna.create_study(sampler=samplers.make("random", {}, seed))
     study.enqueue_trial(kept)
-    return suggested(study.ask(), app.space)
+    return suggest(study.ask(), app.space)
 
 
-def _perturbed(dimension: AnyDimension, value: Value, factor: float) -> Value:
+def _scaled(dimension: AnyDimension, value: Value, factor: float) -> Value:
     """A number times a factor, within its range; an integer moves by one at least."""
     match dimension:
         case FloatDimension():
             return min(max(float(value) * factor, dimension.low), dimension.high)
         case IntDimension():
-            moved = round(float(value) * factor)
-            if moved == value:
-                moved += 1 if factor > 1 else -1
-            return min(max(moved, dimension.low), dimension.high)
+            scaled = round(float(value) * factor)
+            if scaled == value:
+                scaled += 1 if factor > 1 else -1
+            return min(max(scaled, dimension.low), dimension.high)
         case CategoricalDimension():
             return value
 
 
-def sampled(app: AppFile, command: SampleTrial, state: State, earlier: Sequence[Earlier] = ()) -> Sampled:
-    """What came of the command: the parameters of its trial."""
+def draw(app: AppFile, command: SampleTrial, state: State, earlier: Sequence[Earlier] = ()) -> Sampled:
+    """Carry out a command: draw the parameters of its trial."""
     if command.parent:
         parent = json.loads(state.trials[command.parent].parameters or "{}")
-        return Sampled(command.trial, json.dumps(variant(app, command.number, parent)))
-    return Sampled(command.trial, json.dumps(sample(app, command.number, state, earlier)))
+        return Sampled(command.trial, json.dumps(perturbed(app, command.number, parent)))
+    return Sampled(command.trial, json.dumps(parameters_of(app, command.number, state, earlier)))
 
 
-def suggested(trial: optuna.Trial, space: Mapping[str, AnyDimension]) -> Parameters:
+def suggest(trial: optuna.Trial, space: Mapping[str, AnyDimension]) -> Parameters:
     """A value for each parameter of a space whose condition holds."""
-    found: Parameters = {}
+    drawn: Parameters = {}
     for name in in_order(space):
         dimension = space[name]
-        if any(other not in found or found[other] != value for other, value in dimension.when.items()):
+        if any(other not in drawn or drawn[other] != value for other, value in dimension.when.items()):
             continue
         match dimension:
             case FloatDimension():
-                found[name] = trial.suggest_float(name, dimension.low, dimension.high, log=dimension.log)
+                drawn[name] = trial.suggest_float(name, dimension.low, dimension.high, log=dimension.log)
             case IntDimension():
-                found[name] = trial.suggest_int(name, dimension.low, dimension.high, log=dimension.log)
+                drawn[name] = trial.suggest_int(name, dimension.low, dimension.high, log=dimension.log)
             case CategoricalDimension():
-                found[name] = trial.suggest_categorical(name, dimension.choices)  # type: ignore[assignment]
-    return found
+                drawn[name] = trial.suggest_categorical(name, dimension.choices)  # type: ignore[assignment]
+    return drawn
 
 
 def distributions(space: Mapping[str, AnyDimension], parameters: Iterable[str]) -> Distributions:

@@ -6,13 +6,14 @@ import threading
 import optuna
 import pytest
 
+from tests.sampled import one_in
 from themis_agent import optuna_study, warm_start
 from themis_agent.agent import events
 from themis_agent.agent.step import step
 from themis_agent.app_file import read
 from themis_agent.local.folder import Folder
 from themis_agent.optuna_study import StudyMirror
-from themis_agent.sampling import sample
+from themis_agent.parameter_draws import parameters_of
 from themis_agent.warm_start import Earlier
 from yarn_plugin.errors import BadInputError
 
@@ -38,7 +39,7 @@ def app(**changes):
 
 def drawn(number, earlier=(), **changes):
     search = app(**changes)
-    return [sample(search, one, begun(search.settings()), earlier) for one in range(number)]
+    return [parameters_of(search, one, begun(search.settings()), earlier) for one in range(number)]
 
 
 def test_a_grid_has_every_combination_once():
@@ -109,9 +110,9 @@ def begun(settings):
 def test_parameters_lie_in_the_space_and_follow_from_seed_and_number(sampler):
     file = app(sampler=sampler)
     state = begun(file.settings())
-    drawn = [sample(file, number, state) for number in range(20)]
-    assert drawn == [sample(file, number, state) for number in range(20)]
-    assert drawn != [sample(app(seed=6, sampler=sampler), number, state) for number in range(20)]
+    drawn = [parameters_of(file, number, state) for number in range(20)]
+    assert drawn == [parameters_of(file, number, state) for number in range(20)]
+    assert drawn != [parameters_of(app(seed=6, sampler=sampler), number, state) for number in range(20)]
     assert len({one["rate"] for one in drawn}) == 20
     assert {one["optimizer"] for one in drawn} == {"sgd", "adam"}
     for one in drawn:
@@ -123,10 +124,10 @@ def test_parameters_lie_in_the_space_and_follow_from_seed_and_number(sampler):
 def test_enqueued_parameters_come_first_and_the_rest_is_drawn():
     file = app(enqueue=[{"rate": 0.5, "optimizer": "adam"}])
     state = begun(file.settings())
-    first = sample(file, 0, state)
+    first = parameters_of(file, 0, state)
     assert (first["rate"], first["optimizer"]) == (0.5, "adam")
     assert first["layers"] in range(1, 5)
-    assert sample(file, 1, state)["rate"] != 0.5
+    assert parameters_of(file, 1, state)["rate"] != 0.5
 
 
 class Search:
@@ -203,7 +204,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
+@one_in(2, "other", OTHERS)
 def test_a_search_of_another_kind_has_a_study_of_its_own(tmp_path, caplog, other):
     storage = f"sqlite:///{tmp_path}/study.db"
     first, changed = app(trials=2), app(trials=2, **OTHERS[other])
