@@ -18,7 +18,8 @@ from qoop.submit.application import following_share
 from qoop.submit.job import SparkFlags
 from qoop.submit.registration import ArbiterAccess, Registration, register_running
 from yarn_plugin import console
-from yarn_plugin.api.client import URL_VARIABLE, find_token
+from yarn_plugin.api.client import find_token
+from yarn_plugin.api.environment import URL_VARIABLE
 
 DECOMMISSIONS = "spark.decommission.enabled"
 DYNAMIC = "spark.dynamicAllocation.enabled"

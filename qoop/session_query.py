@@ -39,6 +39,7 @@ from qoop.engine.snapshot import files_read, pin_tables, showing_sources
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_limit import StoredLimit
 from qoop.engine.stored_once import StoredOnce
+from qoop.engine.table_versions import TableVersions, latest_versions
 from qoop.engine.timeout import cancelling_after, stopping_after
 from qoop.engine.variables import variables_read
 from qoop.engine.verification import Verification
@@ -125,6 +126,9 @@ class SessionQuery:
             check_writable(options.journal)
         with cancelling_after(options.timeout, spark.sparkContext):
             self.written = QueryAsWritten(spark, parsed.text, query)
+            self._versions = TableVersions()
+            if query is None and self._when != "never" and not self.written.is_command:
+                self._read_at_versions(latest_versions(self.written.analysed, parsed.text))
         self._slots = slots_within(spark.sparkContext, options.slots)
         number = hash((spark.sparkContext.applicationId, parsed.text, use))
         self._is_cold = spark.sparkContext.applicationId not in _ran_here
@@ -139,6 +143,14 @@ class SessionQuery:
         self._candidates: PlannedQuery | None = None
         self._pinned: list[tuple[Any, Any]] = []
         self._filters = RuntimeFilters()
+
+    def _read_at_versions(self, versions: TableVersions) -> None:
+        """Read those tables as of these versions, if Spark can read each as of one where the query names it."""
+        if versions:
+            with suppress(PySparkException, Py4JJavaError):
+                text = self._parsed.text
+                self.written = QueryAsWritten(self.spark, text, at_versions=versions.in_text(text))
+                self._versions = versions
 
     @property
     def result(self) -> Any:
@@ -257,7 +269,9 @@ class SessionQuery:
             consume,
             run.send,
             options.warn,
-            Verification(self.written.analysed, self._session, planned.moment if planned else None, self._pinned),
+            Verification(
+                self.written.analysed, self._session, planned.moment if planned else None, self._pinned, self._versions
+            ),
             once,
             measures_result=options.journal is not None or self._earlier.needs_core_seconds,
             foreground=is_simple and only_ctrl_c_interrupts(),
@@ -265,6 +279,7 @@ class SessionQuery:
             keeps_metadata=self._keeps_metadata,
             too_much=StoredLimit(self.spark).excess if planned is not None else lambda stored: None,
             out_of_room=self._filters.drop,
+            versions=self._versions,
         )
 
     def _may_be_filtered_as_written(self) -> bool:

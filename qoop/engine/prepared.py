@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.one_by_one import OneByOne
 from qoop.engine.persisted import define_view
+from qoop.engine.table_versions import TableVersions
 from qoop.engine.verification import has_exact_values
 
 MAX_WAIT_S = 5.0
@@ -76,10 +77,11 @@ class PreparedQueries:
         name: the query's name.
         session: the session that stages run in.
         views: those of the stage outputs.
+        versions: of tables, which are read as of them.
     """
 
-    def __init__(self, name: str, session: SparkSession, views: StageViews) -> None:
-        self._session, self._views = session, views
+    def __init__(self, name: str, session: SparkSession, views: StageViews, versions: TableVersions) -> None:
+        self._session, self._views, self._table_versions = session, views, versions
         self._thread = OneByOne(f"{name}-prepare")
         self._queries: dict[str, Future[AnalysedQuery | None]] = {}
         self._closed = threading.Event()
@@ -123,5 +125,5 @@ class PreparedQueries:
 
     def _analysed(self, query: str, reads: Collection[str], stored: bool = True) -> AnalysedQuery:
         versions = self._views.versions(reads)
-        frame = self._session.sql(query)
+        frame = self._session.sql(self._table_versions.in_text(query))
         return AnalysedQuery(frame, stored and has_exact_values(frame), versions)

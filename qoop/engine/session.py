@@ -298,14 +298,15 @@ class QueryAsWritten:
 
     Args:
         parsed: Spark's parse of the query, where it is a part of another statement.
+        at_versions: the text that is analysed instead, which reads tables as of versions.
 
     Raises:
         pyspark.errors.PySparkException: Spark rejects the text.
     """
 
-    def __init__(self, spark: SparkSession, text: str, parsed: Any = None) -> None:
+    def __init__(self, spark: SparkSession, text: str, parsed: Any = None, at_versions: str | None = None) -> None:
         self.text = text
-        self._spark, self._parsed = spark, parsed
+        self._spark, self._parsed, self._at_versions = spark, parsed, at_versions or text
         self._first = self._new_frame()
         self._computed = False
         self.filters = RuntimeFilters()
@@ -348,7 +349,9 @@ class QueryAsWritten:
         return self.filtered
 
     def _new_frame(self) -> DataFrame:
-        return plain_sql(self._spark, self.text) if self._parsed is None else frame_of(self._spark, self._parsed)
+        if self._parsed is not None:
+            return frame_of(self._spark, self._parsed)
+        return plain_sql(self._spark, self._at_versions)
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:

@@ -1,8 +1,8 @@
 """One version of each table for all stages of a query.
 
 Spark lists a table's files when it resolves the table's name, and each stage resolves the names in its text. So the
-listings that Spark made for the query as written are given to the session of the stages, and tables that Spark does not
-read by such a listing make a query run as written.
+listings that Spark made for the query as written are given to the session of the stages. Tables that Spark does not
+read by such a listing make a query run as written, unless it reads them as of a version (`table_versions`).
 """
 
 import re
@@ -27,6 +27,7 @@ from qoop.engine.listings import (
 from qoop.engine.persisted import define_view
 from qoop.engine.scala import items, leaves, printed, sequence, stored_rows
 from qoop.engine.session import CATALYST, frame_of
+from qoop.engine.table_versions import is_at_version
 from qoop.errors import RunsAsWrittenError
 from qoop.plans.plan import PREFIX
 
@@ -100,6 +101,8 @@ def files_read(written: DataFrame) -> list[Any]:
         if str(leaf.getClass().getSimpleName()) in SAME_EACH_TIME:
             continue
         index = file_index(leaf)
+        if index is None and is_at_version(leaf):
+            continue
         if index is None:
             raise NoSnapshotError(CannotPin(NotPinned.NO_FILES, _name(leaf)))
         _refuse_rows_by_columns(leaf, settings)

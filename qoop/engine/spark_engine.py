@@ -31,6 +31,7 @@ from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of, with_columns_like
 from qoop.engine.snapshot import NoSnapshotError, refuse_cached_files
 from qoop.engine.stored_once import StoredOnce
+from qoop.engine.table_versions import TableVersions
 from qoop.engine.task_samples import TaskSamples, running_tasks
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
@@ -96,6 +97,7 @@ class SparkEngine:
         out_of_room: called when a stage has found no memory or disk left, before it is tried again.
         too_much: given the bytes that outputs take, why that is too much; None if it is not. With a reason, the query
             runs as written.
+        versions: of tables, as of which stages read them.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class SparkEngine:
         keeps_metadata: bool = True,
         too_much: Callable[[float], AsWrittenCause | None] = lambda stored: None,
         out_of_room: Callable[[], None] = lambda: None,
+        versions: TableVersions | None = None,
     ) -> None:
         self._once, self._measures_result, self._foreground = once, measures_result, foreground
         self._tag, self._keeps_metadata = tag, keeps_metadata
@@ -126,7 +129,7 @@ class SparkEngine:
         self.result: Any = None
         self.result_is_as_written = False
         self._session, self._name, self._written, self._checkpoints = session, name, written, checkpoints
-        self._prepared = PreparedQueries(name, session, checkpoints.views)
+        self._prepared = PreparedQueries(name, session, checkpoints.views, versions or TableVersions())
         self._consume, self._emit, self._warn = consume, emit, warn
         self._context = session.sparkContext
         self._too_much, self._next_limit_check, self._is_over_limit = too_much, 0.0, False

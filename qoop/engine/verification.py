@@ -16,6 +16,7 @@ from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import is_cut, items, leaves, objects_in, printed, sequence
 from qoop.engine.session import comparing_session
 from qoop.engine.snapshot import is_hives, keep
+from qoop.engine.table_versions import TableVersions, identity_at_version
 from qoop.equivalence.canonical import canonical_text
 from qoop.equivalence.exact import is_exact
 from qoop.equivalence.expression import Expr
@@ -65,6 +66,7 @@ class Verification:
         session: the session that stages run in.
         moment: the moment of the query, which its plans have as literals.
         same: pairs of leaves that read the same, as in the query as written and as in stages (`pin_tables`).
+        versions: of tables, which both read as of them.
     """
 
     def __init__(
@@ -73,8 +75,10 @@ class Verification:
         session: SparkSession,
         moment: Moment | None = None,
         same: Iterable[tuple[Any, Any]] = (),
+        versions: TableVersions | None = None,
     ) -> None:
         self._written, self._stages = written, session
+        self._table_versions = versions or TableVersions()
         self._constants = _constants(moment) if moment is not None else {}
         self._same = list(same)
         self._pinned = [pinned for _, pinned in self._same]
@@ -134,7 +138,7 @@ class Verification:
     def _difference(self, text: str) -> AsWrittenCause | None:
         try:
             expected = self.expected()
-            made = self._session.sql(text)
+            made = self._session.sql(self._table_versions.in_text(text))
             nullable = [field.nullable for field in self._written.schema.fields]
             if nullable != [field.nullable for field in made.schema.fields]:
                 return OtherNullability()
@@ -237,6 +241,8 @@ class _PlanReader:
         return found
 
     def _number(self, relation: Any) -> str:
+        if (known_by := identity_at_version(relation)) is not None:
+            return known_by
         alike = self._known.setdefault(relation.hashCode(), [])
         for number, known in alike:
             if known.equals(relation):

@@ -249,7 +249,7 @@ def _check_aliases_are_unique(select: exp.Select, syntax: Syntax) -> None:
 
 def _name_ctes(query: exp.Query, names: _BlockNames, syntax: Syntax) -> frozenset[str]:
     """Give every CTE a unique name and redirect its readers to it, so that no name is ambiguous."""
-    read = [(table, cte) for table in query.find_all(exp.Table) if (cte := _cte_of(table, syntax)) is not None]
+    read = [(table, cte) for table in query.find_all(exp.Table) if (cte := cte_of(table, syntax)) is not None]
     given = {id(cte): names.unused(cte.alias) for cte in query.find_all(exp.CTE)}
     for table, cte in read:
         _redirect(table, given[id(cte)])
@@ -258,7 +258,7 @@ def _name_ctes(query: exp.Query, names: _BlockNames, syntax: Syntax) -> frozense
     return frozenset(given.values())
 
 
-def _cte_of(table: exp.Table, syntax: Syntax) -> exp.CTE | None:
+def cte_of(table: exp.Table, syntax: Syntax) -> exp.CTE | None:
     """The CTE that a table node names: the innermost enclosing one that is defined before it."""
     if table.db:
         return None

@@ -26,7 +26,7 @@ from qoop.submit.kept_catalogue import kept_catalogue
 from qoop.submit.registration import ArbiterAccess, Registration
 from qoop.tables.folder import FolderCatalogue
 from qoop.tables.text_files import options_of
-from yarn_plugin.api.client import TOKEN_VARIABLE
+from yarn_plugin.api.environment import TOKEN_VARIABLE
 from yarn_plugin.errors import describe
 
 log = logging.getLogger("qoop.server")

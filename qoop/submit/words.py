@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from qoop.submit.spark_options import check_spark_options
 from yarn_plugin import console
-from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
+from yarn_plugin.api.environment import TOKEN_VARIABLE, URL_VARIABLE
 
 if TYPE_CHECKING:
     from qoop.submit.registration import ArbiterAccess

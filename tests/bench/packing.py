@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from yarn_plugin.decide.mechanisms.packing import Job, PackingProblem, Slowdowns, pack
-from yarn_plugin.simulation.shared_queues import drawn_jobs, outcome, sociable
+from yarn_plugin.simulation.shared_queues import drawn_jobs, least_disturbing, outcome
 
 QUEUES = {20: 20, 100: 5, 400: 2}
 """How many queues of each number of jobs."""
@@ -36,7 +36,7 @@ def measure() -> dict[str, Any]:
     """By number of jobs: seconds, GPUs saved against one worker a GPU, performance kept, gap to the bound."""
     slowdowns = {pair: SCALE * slowdown for pair, slowdown in _slowdowns().items()}
     computing = _computing()
-    kinds = sociable(slowdowns, SOCIABLE)
+    kinds = least_disturbing(slowdowns, SOCIABLE)
     results: dict[str, Any] = {}
     for jobs, queues in QUEUES.items():
         seconds, saved, kept, gaps = [], [], [], []

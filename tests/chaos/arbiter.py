@@ -55,7 +55,6 @@ POOL = "gpu"
 POLL_S, RECONCILE_S = 1.0, 20.0
 CAPABILITIES = Capabilities("3.5.0", writable=True, preempts=False)
 CODEC = Codec(journal_tags(BUILT_IN))
-TAG_OF = {kind: tag for tag, kind in BUILT_IN.tags().items()}
 SOLVERS = BUILT_IN.solvers()
 AWAY = "ResourceManager http://rm: no connection"
 
@@ -214,7 +213,8 @@ class ArbiterProcess(Loop):
         yarn = self.world.yarn
         match command:
             case ListContainers(app, yarn_app):
-                if not yarn.away and yarn_app in yarn.apps:
+                is_lost = self.world.draws("lists").random() < self.world.network.loss
+                if not (yarn.away or is_lost) and yarn_app in yarn.apps:
                     found = ContainersListed(app, yarn.list_containers(yarn_app))
                     self._lists.append((command, found, self.world.now))
                     self.later(self.world.network.latency(), self._listed)
@@ -268,7 +268,7 @@ class ArbiterProcess(Loop):
                 self.post(Solved(command.pool, command.id, "lost", error="the worker's process ended"), is_outcome=True)
                 return
             try:
-                result = SOLVERS[TAG_OF[type(command.problem)]](command.problem)
+                result = SOLVERS[CODEC.write(command.problem)["type"]](command.problem)
             except Exception as problem:  # noqa: BLE001 - as the worker's process
                 self.post(Solved(command.pool, command.id, "failed", error=describe(problem)), is_outcome=True)
             else:

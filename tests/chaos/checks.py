@@ -8,6 +8,7 @@ from yarn_plugin.decide.events import AppSaid, Configured, ContainersListed, Nod
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease.inventory import inventory
 from yarn_plugin.decide.pools.lease.service import AHEAD
+from yarn_plugin.decide.pools.lease.settings import THEMIS
 from yarn_plugin.model.auction import Bid, Estimate, GpuOffer
 from yarn_plugin.model.causes import NodeLost, NotPlaced, PoolSuperseded
 from yarn_plugin.model.resources import GPU
@@ -16,6 +17,9 @@ from yarn_plugin.model.topology import Topology
 POOL = "gpu"
 SLACK_S = 15.0
 """Polls, lists, signals and requests that are sent again."""
+
+PROMPT_S = 4.0
+"""By when a process that runs has done what is due."""
 
 OWNER_KNOWN_S = 9.0
 """By when an arbiter that reaches the ResourceManager has noticed that another one owns the queues."""
@@ -153,7 +157,7 @@ class Ledger:
 
     def __init__(self, process):
         self.process, self.by, self.revoked_at, self.listed_at = process, {}, {}, {}
-        self.foreign_s, self.unused_s = 0.0, {}
+        self.foreign_s, self.unused_s, self.unlisted_s, self.idle_s = 0.0, {}, {}, 0.0
         self.attained, self.counted_at = {}, None
         self.area, self.area_at, self.active, self.arrived, self.mastered = 0.0, None, 0, {}, set()
         self.parts, self.gpus = 0.0, 0
@@ -384,7 +388,7 @@ class Ledger:
         """Once a second: who works beyond a lease, and whether a superseded arbiter stands down."""
         process, world = self.process, self.process.world
         if not process.is_healthy():
-            self.foreign_s, self.unused_s = 0.0, {}
+            self.foreign_s, self.unused_s, self.unlisted_s, self.idle_s = 0.0, {}, {}, 0.0
             return
         held = lease_state(process.intake.state)
         if world.owner() is not process:
@@ -404,6 +408,8 @@ class Ledger:
             one.beyond_s = 0.0 if set(one.cells) <= mine else one.beyond_s + passed
             require(one.beyond_s <= allowed_s, f"{one.id} works beyond its lease for {one.beyond_s:.0f} s")
         self._check_unused(held, passed)
+        self._check_listed(held, passed)
+        self._check_idle(held, passed)
 
     def _check_unused(self, held, passed):
         """GPUs that nothing runs on come back."""
@@ -415,6 +421,28 @@ class Ledger:
         self.unused_s = unused
         allowed_s = 3 * world.settings.place_within_s + process.reconcile_s + SLACK_S
         require(max(unused.values(), default=0.0) <= allowed_s, "GPUs stay leased that nothing runs on")
+
+    def _check_listed(self, held, passed):
+        """A list of containers that decides whether a grant comes back is asked for until there is an answer."""
+        now, within = self.process.intake.now(), self.process.world.settings.place_within_s
+        vacating = {one.lease.app for one in held.leases.values() if one.leaving} if held is not None else set()
+        unlisted = {}
+        for one in held.leases.values() if held is not None else ():
+            is_asked = one.started_at is not None and not one.is_placed and one.listed_at is not None
+            if is_asked and one.lease.app not in vacating and one.listed_at + within < now:
+                unlisted[one.lease.id] = self.unlisted_s.get(one.lease.id, 0.0) + passed
+        self.unlisted_s = unlisted
+        require(max(unlisted.values(), default=0.0) <= PROMPT_S, "a list that was lost is not asked for again")
+
+    def _check_idle(self, held, passed):
+        """While somebody takes part and nobody leases anything, rounds open; each other policy knows who waits."""
+        settings = self.process.world.settings
+        takes_part = (
+            held is not None and settings.policy == THEMIS and any(not one.waits for one in held.members.values())
+        )
+        is_idle = takes_part and held.round is None and not held.leases and bool(held.machines)
+        self.idle_s = self.idle_s + passed if is_idle else 0.0
+        require(self.idle_s <= settings.lease_s + SLACK_S, "GPUs are idle, and no round opens")
 
 
 # The agent.

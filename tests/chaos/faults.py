@@ -138,6 +138,19 @@ class Faults:
         self.world.at(self.world.now + seconds, once)
         return once
 
+    def stop(self, process, name, seconds):
+        """Stop a process for so long."""
+        incarnation = process.incarnation
+        process.pause()
+        self.happened(name, process, f"{seconds:.1f} s")
+
+        def go_on():
+            if process.alive and process.incarnation == incarnation and process.paused:
+                self.world.note(process, "continues", "")
+                process.resume()
+
+        return self.later(seconds, go_on)
+
     # Who.
 
     def arbiter(self):
@@ -154,6 +167,34 @@ class Faults:
         armed.does = does or armed.kill
         process.armed.append(armed)
         self.world.at(self.world.now + PATIENCE_S, lambda at: setattr(armed, "is_impatient", True))
+
+
+class MissedBid(Faults):
+    """Who is offered GPUs first does not bid."""
+
+    def plan(self, until):
+        self.world.at(until, self.make_up)
+        self.world.arbiters[0].armed.append(Armed("before commands", "offering", self._miss))
+
+    def _miss(self, process):
+        for one in self.world.searches:
+            self.stop(one, "misses a bid", self.world.settings.bid_s + 2.0)
+
+
+class LostLists(Faults):
+    """Who is granted GPUs first does not use them, and the lists of its containers are lost."""
+
+    def plan(self, until):
+        self.world.at(until, self.make_up)
+        self.world.arbiters[0].armed.append(Armed("before commands", "granting", self._lose))
+
+    def _lose(self, process):
+        network, within = self.world.network, self.world.settings.place_within_s
+        for one in self.world.searches:
+            self.stop(one, "uses no GPUs", 3 * within)
+        network.loss, before = 1.0, network.loss
+        # Until just before the list is asked for again; once in a while all lists are, anyway.
+        self.later(2 * within - 0.5, lambda: setattr(network, "loss", before))
 
 
 def kill_arbiter(faults):
@@ -189,16 +230,7 @@ def pause_agent(faults):
 def _pause(faults, process, name):
     if process is None or process.paused:
         return None
-    incarnation, seconds = process.incarnation, faults.draws.uniform(1.0, 25.0)
-    process.pause()
-    faults.happened(name, process, f"{seconds:.1f} s")
-
-    def go_on():
-        if process.alive and process.incarnation == incarnation and process.paused:
-            faults.world.note(process, "continues", "")
-            process.resume()
-
-    return faults.later(seconds, go_on)
+    return faults.stop(process, name, faults.draws.uniform(1.0, 25.0))
 
 
 def full_disk(faults):

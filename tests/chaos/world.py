@@ -7,7 +7,7 @@ from tests.chaos.arbiter import POOL, RECONCILE_S, ArbiterProcess
 from tests.chaos.checks import require
 from tests.chaos.cluster import QUEUE, Yarn
 from tests.chaos.disk import Disk
-from tests.chaos.faults import MIN_FAULTS, MIN_KINDS, Faults
+from tests.chaos.faults import MIN_FAULTS, MIN_KINDS, Faults, LostLists, MissedBid
 from tests.chaos.network import Network
 from tests.chaos.process import Process
 from tests.chaos.search import Search
@@ -60,14 +60,14 @@ class Users(Process):
 
 class World:
     """`now`: true time in seconds. `trace`: a line a step. `reached`: the rare states. `is_mutable`: states are changed
-    in place, and compared by their dumps.
+    in place, and compared by their dumps. `is_for_one`: one search at a time.
 
     `replays`: the arbiters' journals are replayed as they are written, and compared after every step.
     """
 
     name = "world"
     is_mutable = False
-    arbiter_kind, faults_kind = ArbiterProcess, Faults
+    arbiter_kind, faults_kind, is_for_one = ArbiterProcess, Faults, False
 
     def __init__(self, seed, replays=True):
         self.seed, self.now, self.steps = seed, 0.0, 0
@@ -154,7 +154,7 @@ class World:
         draws = self.draws("arrivals")
         self.arbiters[0].wanted = True
         self.arbiters[0].start()
-        for number in range(draws.randint(2, 3)):
+        for number in range(1 if self.is_for_one else draws.randint(2, 3)):
             self.at(5.0 if not number else draws.uniform(5.0, 0.6 * FAULTS_S), self._arrive)
         self.faults.plan(FAULTS_S)
         self.at(FAULTS_S + 10.0, lambda at: self._calm())
@@ -182,7 +182,7 @@ class World:
         for one in self.arbiters:
             one.ledger.tick(1.0)
         busy = sum(not one.is_over for one in self.searches)
-        wanted = int(self.steps < MIN_STEPS) if self.is_quiet else 2
+        wanted = int(self.steps < MIN_STEPS) if self.is_quiet else 1 if self.is_for_one else 2
         if at > 10.0 and busy < wanted:
             self._arrive(at)
 
@@ -222,6 +222,14 @@ class World:
         for one in self.searches:
             if one.application and not one.is_over and one.arbiter is not chosen:
                 one.move_to(chosen)
+
+
+class MissedBidWorld(World):
+    faults_kind, is_for_one = MissedBid, True
+
+
+class LostListsWorld(World):
+    faults_kind = LostLists
 
 
 def _name(command):

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from tests.sampled import all_in_one
 from tests.side_runs import Given, run
 from yarn_plugin.decide.mechanisms.allox import Job
 from yarn_plugin.decide.policies.sides import SIDE_POLICIES
@@ -37,8 +38,8 @@ def random_queue(seed, busy=0.5):
     return Queue(1000.0, tuple(waiting), tuple(running), free_in, users, slots_per_gpu=3.0)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", POLICIES)
+@all_in_one("seed", SEEDS)
 def test_1_jobs_start_once_where_they_can_run_on_free_machines(name, seed):
     queue = random_queue(seed)
     choice = SIDE_POLICIES[name].choose(queue)
@@ -51,8 +52,8 @@ def test_1_jobs_start_once_where_they_can_run_on_free_machines(name, seed):
         assert queue.free_in[start.kind][start.machine] == 0 or (start.kind, start.machine) in left_by
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", POLICIES)
+@all_in_one("seed", SEEDS)
 def test_2_only_srpt_preempts_and_only_jobs_that_run(name, seed):
     queue = random_queue(seed)
     preempted = set(SIDE_POLICIES[name].choose(queue).preempted)

@@ -88,6 +88,8 @@ SHOWN_IN_UNITS = {
     "an_application_of_a_mapped_user_is_matched",
     "a_second_arbiter_is_refused",
     "concurrent_duplicate_registrations_register_once",
+    "a_huge_demand_is_rejected",
+    "a_truncated_last_record_is_saved_and_dropped",
 }
 """Checks of what unit tests show too, without processes and a cluster."""
 

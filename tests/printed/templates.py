@@ -95,18 +95,18 @@ class _Collector(ast.NodeVisitor):
 
     def _kind(self, function):
         """What a call makes, and its name."""
-        receiver, name = "", ""
+        name = ""
         if isinstance(function, ast.Attribute):
-            receiver, name = ast.unparse(function.value), function.attr
+            name = function.attr
         elif isinstance(function, ast.Name):
             name = function.id
         if name in PROBLEMS:
             return "problem", name
         if name.endswith("Error") and name.lstrip("_")[:1].isupper():
             return "error", name
-        if name == "__init__" and receiver == "super()" and self.error_class:
+        if name == "__init__" and self.error_class and _receiver(function) == "super()":
             return "error", self.error_class
-        if name in LOG_METHODS and receiver.rpartition(".")[2].strip("_") in ("log", "logger"):
+        if name in LOG_METHODS and _receiver(function).rpartition(".")[2].strip("_") in ("log", "logger"):
             return "log", name
         if name in CONSOLE_METHODS:
             return "console", name
@@ -153,6 +153,11 @@ class _Collector(ast.NodeVisitor):
 
 
 _STYLE = {"err", "soft_wrap", "markup", "exc_info", "status_code", "headers", "style", "end", "nl", "stack_info"}
+
+
+def _receiver(function):
+    """What a function is called on, as it is written; unparsed only where it matters, as that takes long."""
+    return ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
 
 
 def _assignments(body):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cells_world import World, is_placed, random_request, random_spec
+from tests.sampled import one_in
 from yarn_plugin.decide.mechanisms.buddy_cells import mapping
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Allocator, Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Bind, Preempt
@@ -52,7 +53,7 @@ def restart(world, spec):
     return made
 
 
-@pytest.mark.parametrize("batch", range(4))
+@one_in(2, "batch", range(4))
 def test_bad_nodes_restarts_and_reconfigurations_keep_the_invariants(batch):
     for seed in range(1000 + batch * BATCH, 1000 + (batch + 1) * BATCH):
         world = World(seed)
@@ -75,7 +76,7 @@ def test_bad_nodes_restarts_and_reconfigurations_keep_the_invariants(batch):
             world.cluster.commit()
 
 
-@pytest.mark.parametrize("batch", range(2))
+@one_in(2, "batch", range(2))
 def test_a_rollback_and_a_loaded_dump_are_the_same_state(batch):
     for seed in range(2000 + batch * BATCH, 2000 + (batch + 1) * BATCH):
         world = World(seed)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
+from tests.sampled import all_in_one
 from yarn_plugin.decide.mechanisms import matching
 from yarn_plugin.decide.mechanisms.allox import Job, choose_starts
 from yarn_plugin.decide.mechanisms.matching import MatchingProblem, match
 from yarn_plugin.decide.mechanisms.matching.flow import is_installed
 from yarn_plugin.errors import BadInputError
 
-USUAL, ALL = range(300), range(300, 2300)
-SEEDS = [*USUAL, *[pytest.param(seed, marks=pytest.mark.matrix) for seed in ALL]]
+SEEDS, MORE = range(300), range(300, 2300)
 
 
 def random_problem(rng, max_jobs=30):
@@ -63,7 +63,7 @@ def sum_of_schedule(problem, matches):
     return total
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@all_in_one("seed", SEEDS, more=MORE)
 def test_a_matching_has_the_least_sum_and_so_has_its_schedule(seed):
     problem = random_problem(random.Random(seed))
     matching = match(problem)
@@ -74,7 +74,7 @@ def test_a_matching_has_the_least_sum_and_so_has_its_schedule(seed):
 
 
 @pytest.mark.parametrize("max_work", [1, 2_000, 20_000])
-@pytest.mark.parametrize("seed", range(40))
+@all_in_one("seed", range(40))
 def test_a_matching_cut_short_is_a_schedule_and_its_bound_holds(seed, max_work):
     problem = random_problem(random.Random(seed))
     matching, least = match(problem, max_work), least_sum(problem)
@@ -158,7 +158,7 @@ def check_word_by_word(waiting, waits, progress, alpha, chosen):
         progress[job.user] += job.value_on(start.kind)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@all_in_one("seed", range(100))
 def test_starts_are_those_of_algorithm_2(seed):
     rng = random.Random(seed)
     free_in = tuple(

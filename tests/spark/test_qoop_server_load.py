@@ -1,6 +1,7 @@
 """`qoop server` with real Spark under load: many clients, cancels at random moments, and clients that mean harm."""
 
 import contextlib
+import gc
 import random
 import socket
 import statistics
@@ -69,7 +70,20 @@ def in_threads(function, arguments):
     assert not failures, failures[0]
 
 
-def test_fifty_clients_and_five_hundred_statements(world):
+def kept_in(spark, process):
+    """What is in use once garbage has been collected: where memory grows, if it does."""
+    gc.collect()
+    jvm = spark._jvm
+    jvm.java.lang.System.gc()
+    beans = jvm.java.lang.management.ManagementFactory
+    parts = {bean.getName(): bean.getUsage().getUsed() for bean in beans.getMemoryPoolMXBeans()}
+    heap = beans.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+    sizes = {"here": process.memory_info().rss, "heap": heap, "metaspace": parts["Metaspace"]}
+    sizes["code"] = sum(size for name, size in parts.items() if name.startswith(("CodeHeap", "CodeCache")))
+    return {name: round(size / 2**20) for name, size in sizes.items()}
+
+
+def test_fifty_clients_and_five_hundred_statements(world, spark):
     texts = ["SELECT 1", "SHOW TABLES", "SELECT count(*) FROM item", "SELECT i_category, count(*) FROM item GROUP BY 1"]
     process = psutil.Process()
     family = [process, *process.children(recursive=True)]
@@ -87,13 +101,16 @@ def test_fifty_clients_and_five_hundred_statements(world):
     def threads():
         return threading.active_count(), sum(one.num_threads() for one in family) - process.num_threads()
 
-    before, memory = threads(), []
+    before, memory, kept = threads(), [], []
     for _ in range(2):
         in_threads(client, range(50))
         memory.append(use())
+        kept.append(kept_in(spark, process))
     busy = threads()
     time.sleep(66)  # Spark keeps idle threads for a minute.
     print(f"memory after each half: {[round(used / 2**20) for used in memory]} MiB, {memory[1] / memory[0] - 1:+.1%}")
+    first, second = (sum(one.values()) for one in kept)
+    print(f"in use once garbage is collected: {kept} MiB, {second / first - 1:+.1%}; idle: {kept_in(spark, process)}")
     print(f"threads here and of the JVM: before {before}, at the end {busy}, later {threads()}")
     # The threads for short calls are started when they are needed, and stay.
     assert threads()[0] <= before[0] + SHORT_CALLS

@@ -8,7 +8,16 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import qoop
-from qoop.as_written.causes import Construct, NotPinned, NotRepeatable, Off, StopsEarly, TooSmall, Unsupported
+from qoop.as_written.causes import (
+    Construct,
+    NotOptimised,
+    NotPinned,
+    NotRepeatable,
+    Off,
+    StopsEarly,
+    TooSmall,
+    Unsupported,
+)
 from qoop.as_written.decide import Planned
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.events import ShareChanged, StageFinished
@@ -346,6 +355,7 @@ def test_it_can_be_switched_off_and_uninstalled(spark, installed):
 AUTO = {"spark.qoop.plan": "auto"}
 TOTALS = f"SELECT c.name, count(*) AS n {JOINED} GROUP BY c.name"
 OF = TOTALS.replace("FROM t", "FROM {}")
+CROSSED = "SELECT a.id, c.name FROM t AS a JOIN u AS b JOIN w AS c ON c.id = b.id"
 
 CAUSES = [
     (TOTALS, AUTO, TooSmall, (TOTALS, {})),
@@ -361,6 +371,8 @@ CAUSES = [
     (OF.format("session.local"), {}, NotPinned.SESSION_VIEW, (OF.format("local"), {})),
     (OF.format("parquet.`folder`"), {}, NotPinned.LISTED_EACH_TIME, (OF.format("local"), {})),
     (f"SELECT shuffle(array(a.id, 1)) AS x {JOINED}", {}, NotRepeatable, (TOTALS, {})),
+    (f"SELECT a.id, a._metadata.file_block_start AS x {JOINED}", {}, NotPinned.FILE_BLOCKS, (TOTALS, {})),
+    (CROSSED, {"spark.sql.crossJoin.enabled": "false"}, NotOptimised(), (CROSSED, {})),
 ]  # fmt: skip
 
 

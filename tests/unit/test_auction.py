@@ -16,6 +16,7 @@ from tests.auction_rounds import (
     row,
     value_of,
 )
+from tests.sampled import all_in_one
 from yarn_plugin.decide.mechanisms.partial_allocation import TAGS, AppWithoutBid, Gang, allocate
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.model.gpus import Machine, Slot
@@ -47,7 +48,7 @@ def test_without_payments_winners_keep_all():
     assert [count(award.kept) for award in result.awards] == [2, 2]
 
 
-@pytest.mark.parametrize("seed", range(150))
+@all_in_one("seed", range(150))
 def test_optimum_and_shares_are_those_of_brute_force(seed):
     given = random_round(seed, exact_shares=True)
     result = allocate(given)

@@ -255,6 +255,13 @@ INVALID = [
     ('{ type = "gpu", number = 4 }', '{ type = "gpu", number = -4 }', "number -4: must be at least 0"),
     ("[[cells]]", "[[cells]", "not TOML"),
     ("[virtual_clusters.research]", "[virtual_clusters.research]\nquota = 3", "virtual_clusters.research.quota"),
+    ('{ type = "gpu", number = 4 }', '{ type = "gpu", number = 1_000_000_000 }', "cells of type gpu in all quotas: 1000000000: only 4 available"),
+    ("number = 4\n", "number = true\n", "cell_types.node.number True: must be an integer"),
+    ("number = 4\n", 'number = "4"\n', "cell_types.node.number '4': must be an integer"),
+    ("[virtual_clusters.prod]", '[virtual_clusters."prod//night"]', "virtual_clusters 'prod//night': must be a path of names"),
+    ("[virtual_clusters.prod]", '[virtual_clusters."prod/"]', "virtual_clusters 'prod/': must be a path of names"),
+    ('["n1", "n2"]', '["n1", "n 2"]', "cells #1.2: address 'n 2': must be a host name, without spaces"),
+    ('["n1", "n2"]', '["n1", "n\\n2"]', "cells #1.2: address 'n\\n2': must be a host name, without spaces"),
 ]  # fmt: skip
 
 
@@ -266,6 +273,25 @@ def test_an_invalid_file_is_an_error_of_one_line(run, tmp_path, old, new, error)
     code, out, err = run("check", path)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert error in err and "cells.toml" in err
+
+
+@pytest.mark.parametrize(
+    ("levels", "children", "error"),
+    [
+        (2000, 1, "cell_types 'l0': must have at most 32 levels below it"),
+        (5, 1000, "cells: number of leaves 1000000000000000: must be at most 1,000,000"),
+    ],
+)
+def test_cells_without_end_are_an_error_of_one_line(run, tmp_path, levels, children, error):
+    types = "".join(
+        f'[cell_types.l{level}]\nchild = "l{level + 1}"\nnumber = {children}\nis_node = {str(level == 1).lower()}\n'
+        for level in range(levels)
+    )
+    path = tmp_path / "cells.toml"
+    path.write_text(types + '[[cells]]\ntype = "l0"\n[virtual_clusters.prod]\n')
+    code, out, err = run("check", path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert error in err
 
 
 @pytest.mark.parametrize(
@@ -313,6 +339,8 @@ def test_the_help_of_each_command_is_short(two_levels):
         ('{"gangs": [{"gang": "a"}]}', "gangs #1.virtual_cluster"),
         ('{"gangs": [GANG, GANG]}', "gang 'own' is listed twice; names must differ"),
         ('{"gangs": [GANG], "nodes": 3}', "nodes"),
+        ('{"gangs": [GANG, OTHER]}', "leaf '0' of node 'n1' is held twice, by own and other"),
+        ('{"gangs": [TWICE]}', "leaf '0' of node 'n1' is held twice, by own and own"),
         ('{"gangs": [MORE]}', "quota_types must have one type for each leaf, or none at all"),
     ],
 )
@@ -321,7 +349,11 @@ def test_invalid_work_is_an_error_of_one_line(run, two_levels, tmp_path, running
     own["pods"] = [{"node": "n1", "leaves": ["0"], "quota_types": ["node"]}]
     more = own | {"pods": [{"node": "n1", "leaves": ["0", "1"], "quota_types": ["node"]}]}
     path = tmp_path / "running.json"
-    path.write_text(running.replace("GANG", json.dumps(own)).replace("MORE", json.dumps(more)))
+    twice = own | {"pods": [{"node": "n1", "leaves": ["0", "0"]}]}
+    gangs = {"GANG": own, "MORE": more, "OTHER": own | {"gang": "other"}, "TWICE": twice}
+    for key, gang in gangs.items():
+        running = running.replace(key, json.dumps(gang))
+    path.write_text(running)
     code, out, err = run("show", two_levels, "--running", path)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert error in err and "running.json" in err

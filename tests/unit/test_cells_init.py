@@ -82,11 +82,11 @@ def test_labels_are_types_of_gpu_and_shapes_are_chains(run, manager, tmp_path):
         node("v1", "/rack3", 8, "v100"),
         node("v2", "/rack3", 2, "v100"),
         node("v3", "/rack4", 8, "v100", "UNHEALTHY"),
-        node("lone", "/rack5", 4),
+        node("lone", '/it\'s "rack5"', 4),
         node("plain", "/rack5", 0),
         node("gone", "/rack5", 0, state="LOST"),
     ]
-    assert run("init", *RM, "--vc", 'it\'s "ours"')[0] == 0
+    assert run("init", *RM, "--vc", "ours")[0] == 0
     text = (tmp_path / "cells.toml").read_text()
     assert "# Without GPUs, so not in here: gone, plain.\n" in text
     assert "# 4 chains, as nodes, racks or labels differ. A gang stays in one chain.\n" in text
@@ -96,7 +96,7 @@ def test_labels_are_types_of_gpu_and_shapes_are_chains(run, manager, tmp_path):
         ("v100-rack-2-gpus", "v100-rack-2-gpus"): 1,
         ("v100-rack-8-gpus", "v100-rack-8-gpus"): 2,
     }
-    asked = run("fit", "cells.toml", "--vc", 'it\'s "ours"', "--gang", "2x8", "--leaf-type", "v100")[1]
+    asked = run("fit", "cells.toml", "--vc", "ours", "--gang", "2x8", "--leaf-type", "v100")[1]
     assert asked.startswith("now, on v"), "two racks of one node are one chain"
 
 
@@ -108,7 +108,10 @@ def test_labels_are_types_of_gpu_and_shapes_are_chains(run, manager, tmp_path):
         ([node("n1", "/r", 4), node("n1", "/r", 4, port=8042)], (), "--rm: host 'n1': must have one NodeManager "),
         (None, ("cells.yaml",), "FILE 'cells.yaml': must end in .toml"),
         (None, ("none/cells.toml",), "FILE 'none/cells.toml': cannot be written ("),
-        (None, ("--vc", ""), "--vc '': must be different names that are not empty"),
+        (None, ("--vc", ""), "--vc '': must be a path of names"),
+        (None, ("--vc", "prod//night"), "--vc 'prod//night': must be a path of names"),
+        (None, ("--vc", "prød"), "--vc 'prød': must be a path of names"),
+        (None, ("--vc", "prod", "--vc", "prod"), "--vc 'prod prod': must be different names"),
     ],
 )
 def test_what_cannot_be_written_is_said_in_one_line(run, manager, tmp_path, nodes, arguments, error):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from themis_agent.communication.commit import MARGIN, Coordinator, Decision, Keys, Participant, Proposal
+from themis_agent.communication.commit import MARGIN, Coordinator, Decision, Keys, Participant, Proposal, Vote
 from themis_agent.communication.errors import CommitError, PlanError
 from themis_agent.communication.iteration import Kind, Operation
 from themis_agent.communication.plan import in_order
@@ -99,6 +99,24 @@ def end(processes):
             thread.join(10)
 
 
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def until_trained(processes, iterations):
+    """Wait until each process has begun so many iterations, or one has failed."""
+    until(lambda: any(one.error for one in processes) or min(len(one.versions) for one in processes) >= iterations)
+
+
+def votes(store):
+    """Those of two processes on the first plan, as far as there are any."""
+    texts = [store.get(Keys(1).vote(rank)) for rank in range(2)]
+    return [Vote.model_validate_json(text) for text in texts if text is not None]
+
+
 def assert_never_mixed(processes):
     count = min(len(one.versions) for one in processes)
     assert count
@@ -111,7 +129,7 @@ def commit_plans(plans, late_s):
     processes = job(store, 3, late_s)
     coordinator = Coordinator(store, 3, 5.0)
     decisions = [coordinator.propose(PLAN) for _ in range(plans)]
-    time.sleep(0.05)
+    until_trained(processes, max(decision.at or 0 for decision in decisions) + 1)
     end(processes)
     assert all(decision.at is not None for decision in decisions), decisions
     assert_never_mixed(processes)
@@ -147,7 +165,7 @@ def test_a_plan_that_one_refuses_is_not_begun():
 
     processes[1].participant._check = refuse
     decision = Coordinator(store, 2, 5.0).propose(PLAN)
-    time.sleep(0.02)
+    until_trained(processes, 1)
     end(processes)
     assert decision == Decision(reason="plan: would deadlock")
     assert {version for one in processes for version in one.versions} == {0}
@@ -159,10 +177,10 @@ def test_a_coordinator_that_is_killed_leaves_the_processes_training(phase):
     processes = job(store, 2, timeout_s=0.3)
     store.set(Keys(1).proposal, Proposal(version=1, plan=PLAN).model_dump_json())
     if phase == "voted":
-        while store.get(Keys(1).vote(0)) is None or store.get(Keys(1).vote(1)) is None:
-            time.sleep(0.001)
+        until(lambda: len(votes(store)) == 2)
     # Nobody decides; the first that has waited long enough does, for all.
-    time.sleep(0.6)
+    until(lambda: store.get(Keys(1).decision) is not None)
+    until_trained(processes, max(len(one.versions) for one in processes) + MARGIN + 1)
     end(processes)
     assert [one.error for one in processes if isinstance(one.error, CommitError)] == []
     assert Decision.model_validate_json(store.get(Keys(1).decision)).at is None
@@ -174,13 +192,13 @@ def test_a_coordinator_that_is_killed_after_its_decision_has_decided():
     store = SharedStore()
     processes = job(store, 2)
     store.set(Keys(1).proposal, Proposal(version=1, plan=PLAN).model_dump_json())
-    while store.get(Keys(1).vote(0)) is None or store.get(Keys(1).vote(1)) is None:
-        time.sleep(0.001)
-    store.set_first(Keys(1).decision, Decision(at=40).model_dump_json())
-    time.sleep(0.3)
+    until(lambda: len(votes(store)) == 2)
+    at = max(one.iteration for one in votes(store)) + 10 * MARGIN
+    store.set_first(Keys(1).decision, Decision(at=at).model_dump_json())
+    until_trained(processes, at + 1)
     end(processes)
     assert_never_mixed(processes)
-    assert processes[0].versions[39:41] == [0, 1]
+    assert processes[0].versions[at - 1 : at + 1] == [0, 1]
 
 
 def test_a_process_that_is_killed_before_its_vote_aborts_the_plan():
@@ -199,8 +217,7 @@ def test_a_store_that_is_away_in_doubt_ends_the_job_with_the_reason():
     store = SharedStore()
     processes = job(store, 2, timeout_s=1.0)
     store.set(Keys(1).proposal, Proposal(version=1, plan=PLAN).model_dump_json())
-    while store.get(Keys(1).vote(0)) is None or store.get(Keys(1).vote(1)) is None:
-        time.sleep(0.001)
+    until(lambda: len(votes(store)) == 2)
     store.away = True
     for one in processes:
         one.threads[0].join(5)

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from rich.text import Text
 from qoop.cli import cli as qoop
 from tests.http_servers import CERTIFICATE, RawServer, answer
 from tests.printed.commands import help_texts
+from themis_agent.cli import cli as themis_agent
 from tpcds.cli import cli as tpcds
 from yarn_plugin import console
 from yarn_plugin.api import wire
@@ -30,6 +32,21 @@ def shown(table, width=console.UNLIMITED_WIDTH, **more):
     stream = io.StringIO()
     console.PlainConsole(file=stream, width=width, highlight=False, markup=False, emoji=False, **more).print(table)
     return stream.getvalue()
+
+
+def test_a_command_line_imports_what_a_command_needs_when_that_is_used():
+    code = "import sys, qoop.cli, themis_agent.cli, yarn_plugin.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numpy", "optuna", "pydantic", "pyspark", "requests"} & set(loaded)
+
+
+def test_commands_that_are_imported_late_are_listed_as_they_describe_themselves():
+    context = click.Context(themis_agent)
+    listed = re.findall(r"^  (\w+) +(.+)\.$", themis_agent.get_help(context).partition("Commands:")[2], re.MULTILINE)
+    assert [name for name, _ in listed] == themis_agent.list_commands(context)
+    for name, line in listed:
+        described = " ".join(themis_agent.get_command(context, name).help.split())
+        assert described.startswith(line), name
 
 
 def test_cells_names_and_titles_are_never_markup():

@@ -75,6 +75,11 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(linked), target
 
 
+def test_the_index_leads_to_every_page():
+    index = (ROOT / "docs/index.md").read_text()
+    assert not [page.name for page in PAGES[1:] if page.name != "index.md" and f"]({page.name})" not in index]
+
+
 def test_readme_fits_on_one_page():
     assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
 

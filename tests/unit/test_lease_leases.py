@@ -741,9 +741,10 @@ def test_a_job_of_a_policy_without_auctions_that_keeps_its_gpus_is_renewed():
     assert len(world.held()[a]) == 3
 
 
-def test_a_policy_that_is_not_installed_is_named():
+@pytest.mark.parametrize("is_ledger", [False, True])
+def test_a_policy_that_is_not_installed_is_named(is_ledger):
     with pytest.raises(Exception, match="'lottery'"):
-        World.of(node("n1"), policy="lottery")
+        World.of(node("n1"), policy="lottery", is_ledger=is_ledger)
 
 
 # Room beside other pools.

@@ -410,6 +410,17 @@ def test_containers_that_run_since_a_lease_was_revoked_are_of_other_leases():
     assert world.leases() == {world.a: ["n1/1"], world.b: ["n1/0"]}
 
 
+def test_what_ran_on_a_lease_goes_on_on_the_one_that_replaced_it():
+    world = World.start()
+    world.place("k", world.a, "n1/0", "n1/1")
+    listed(world, world.a, None, "c1", "c2")
+    world.plan(place=(Place("l", (world.a, ""), holdings("n1/0"), replaces="k"),))
+    world.wait(31.0)
+    listed(world, world.a, world.stage.clock.time, "c1")
+    assert world.leases() == {world.a: ["n1/0"]}
+    assert not [one for step in world.stage.decided for one in step.commands if isinstance(one, SignalContainers)]
+
+
 @pytest.mark.parametrize("rules", [2, 3])
 def test_by_earlier_rules_a_new_lease_hides_an_overdue_one(rules):
     assert World.leases(world := overstaying(rules=rules)) == {world.a: ["n1/1"], world.b: ["n1/0"]}

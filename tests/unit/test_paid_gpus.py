@@ -1,8 +1,7 @@
 """What winners pay is offered again in the same round: to who did not bid, then to the other bidders."""
 
-import pytest
-
 from tests.auction_rounds import bid, check_feasible, count, machine, problem, random_round, row
+from tests.sampled import all_in_one
 from yarn_plugin.decide.mechanisms.partial_allocation import AppWithoutBid, Gang, allocate
 
 HONEST = (row(4, 1), row(2, 2), row(1, 4))
@@ -62,7 +61,7 @@ def test_more_gpus_that_are_worth_less_than_what_a_bidder_won_are_not_added():
     assert (taken(result), idle(result)) == ({"a": 2}, 2)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@all_in_one("seed", range(200))
 def test_no_gpu_that_somebody_can_use_is_idle(seed):
     given = random_round(seed)
     result = allocate(given)

@@ -6,6 +6,7 @@ import threading
 import optuna
 import pytest
 
+from tests.sampled import one_in
 from themis_agent import optuna_study, warm_start
 from themis_agent.agent import events
 from themis_agent.agent.step import step
@@ -203,7 +204,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
+@one_in(2, "other", OTHERS)
 def test_a_search_of_another_kind_has_a_study_of_its_own(tmp_path, caplog, other):
     storage = f"sqlite:///{tmp_path}/study.db"
     first, changed = app(trials=2), app(trials=2, **OTHERS[other])

@@ -6,6 +6,7 @@ import pytest
 
 from qoop.engine import prepared as prepared_module
 from qoop.engine.prepared import PreparedQueries, StageViews
+from qoop.engine.table_versions import TableVersions
 
 
 class Frame:
@@ -40,7 +41,7 @@ def views(monkeypatch):
 @pytest.fixture
 def queries(session, views, monkeypatch):
     monkeypatch.setattr(prepared_module, "has_exact_values", lambda frame: True)
-    made = PreparedQueries("q", session, views)
+    made = PreparedQueries("q", session, views, TableVersions())
     yield made
     made.close()
 

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from tests.http_servers import CERTIFICATE, RawServer, answer
+from tests.sampled import one_in
 from yarn_plugin.api import wire
 
 SPARK_SUBMIT = r"""#!{python}
@@ -162,7 +163,7 @@ def test_under_nohup_sighup_is_ignored(submit):
     assert one.asked() == WHOLE
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+@one_in(2, "number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 def test_a_signal_during_registration_ends_it_too(submit, number):
     ended = threading.Event()
 
@@ -241,7 +242,8 @@ def test_an_arbiter_without_a_share_is_one_line_and_deregistered(submit):
     assert one.asked() == WHOLE
 
 
-@pytest.mark.parametrize(
+@one_in(
+    2,
     ("words", "said"),
     [
         (("--name", "n" * 300), "--name 'nnn"),
@@ -257,7 +259,8 @@ def test_flags_that_the_arbiter_rejects_are_one_line(submit, words, said):
     assert one.asked() == WHOLE[:1]
 
 
-@pytest.mark.parametrize(
+@one_in(
+    3,
     ("words", "said"),
     [
         (("--num-executors", "many"), "--num-executors 'many': "),

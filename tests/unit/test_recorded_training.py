@@ -4,30 +4,24 @@ import json
 
 import pytest
 
-from tests.lease_world import SETTINGS, World, node
+from tests.lease_world import World, lease_pool, ledger_pool, node
 from tests.toys.stage import SQL, Simulated
 from yarn_plugin import console
 from yarn_plugin.cli import cli
 from yarn_plugin.decide.events import Deregistered
-from yarn_plugin.decide.pools.lease import LeaseSettings
 from yarn_plugin.journal.records import RecordFile
 from yarn_plugin.model.gpus import Job
-from yarn_plugin.model.resources import GPU
-from yarn_plugin.model.share import Pool
 
-
-def pool(name="gpu"):
-    settings = {**SETTINGS, "policy": "tiresias", "grace_s": 0.0, "place_within_s": 0.0, "round_window_s": 0.0}
-    return Pool(name, f"root.{name}", (GPU,), controller="lease", parameters=LeaseSettings(**settings))
+SETTINGS = {"policy": "tiresias", "grace_s": 0.0, "place_within_s": 0.0, "round_window_s": 0.0}
 
 
 @pytest.fixture
-def journal(tmp_path):
+def journal(tmp_path, request):
     """Two GPUs. ann needs both for 100 s and keeps them for 120; bob, 10 s later, needs them for 50 s and keeps them
     for 60. kim never says what she runs."""
     path = tmp_path / "journal"
     records = RecordFile(path)
-    world = World.of(node("n1", 2), stage=Simulated(pool(), journal=records))
+    world = World.of(node("n1", 2), stage=Simulated(getattr(request, "param", lease_pool)(SETTINGS), journal=records))
     ann = world.arrive("ann", rho=1.0, jobs=(Job("t", 200.0, 1.0, max_gpus=2),))
     world.wait(10.0)
     bob = world.arrive("bob", jobs=(Job("t", 60.0, 1.0, iterations_done=40.0, max_gpus=2),))
@@ -46,6 +40,7 @@ def rows(journal, tmp_path, *options):
     return code, {one["run"]: one for one in json.loads(out.read_text())} if code == 0 else {}
 
 
+@pytest.mark.parametrize("journal", [lease_pool, ledger_pool], indirect=True)
 def test_recorded_applications_run_again_under_another_policy(journal, tmp_path, capsys):
     code, found = rows(journal, tmp_path, "--policy", "srsf")
     assert code == 0

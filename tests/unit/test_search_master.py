@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from tests.fake_yarn import FakeYarn
+from tests.sampled import one_in
 from themis_agent.agent import events
 from themis_agent.agent.cell_names import slot_name
 from themis_agent.agent.commands import DeclareTrials, ReleaseGpus, SendSlowdown, SendSpeed
@@ -372,7 +373,7 @@ def test_a_gpu_is_given_back_when_the_container_on_it_has_ended(yarn, held):
         assert len(steps) <= 20 + 1
 
 
-@pytest.mark.parametrize("number", [1, 2], ids=["first attempt", "the first one died before it wrote its restart"])
+@one_in(2, "number", [1, 2], ids=["first attempt", "the first one died before it wrote its restart"])
 def test_a_search_that_goes_on_in_another_application_has_no_lease_of_the_one_before(yarn, held, monkeypatch, number):
     first = Attempt(yarn, step_s=0.05, max_steps=10)
     first.until_steps(3)

@@ -112,11 +112,12 @@ def test_leased_gpus_of_an_auction_in_a_virtual_cluster():
     assert [shown(world, app).standing.guarantee for app in (ann, bob)] == [0.25, 0.25]
 
 
-def test_where_nobody_asks_for_finish_time_fairness_it_is_not_known():
-    world = World.of(node("n1"), policy="tiresias")
+@pytest.mark.parametrize("is_ledger", [False, True])
+def test_where_nobody_asks_for_finish_time_fairness_it_is_not_known(is_ledger):
+    world = World.of(node("n1"), policy="tiresias", is_ledger=is_ledger)
     app = world.arrive("ann", rho=None)
     world.wait(20.0)
-    assert world.stage.intake.state.pool_states["gpu"].state.members[app].estimated_in is not None
+    assert world.rounds_state().members[app].estimated_in is not None
     assert shown(world, app).standing.rho is None
 
 

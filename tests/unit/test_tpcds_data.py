@@ -34,6 +34,24 @@ def copy(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "set"))
 
 
+COPYING = """#!/bin/sh
+while [ $# -gt 0 ]; do
+    case $1 in --output-dir) folder=$2 ;; --tables) table=$2 ;; esac
+    shift
+done
+cp -r '{made}'/"$table" "$folder"
+"""
+
+
+@pytest.fixture
+def quick(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generator that copies the tables that the real one has made."""
+    program = tmp_path / "copying"
+    program.write_text(COPYING.format(made=made))
+    program.chmod(0o755)
+    monkeypatch.setattr(generator, "_program", lambda: str(program))
+
+
 def contents(path: Path) -> dict[str, str]:
     files = sorted(path.rglob("*.parquet"))
     return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
@@ -82,6 +100,7 @@ def test_a_complete_data_set_is_reused(copy: Path) -> None:
     assert data.open_data(copy).fingerprint() == before
 
 
+@pytest.mark.usefixtures("quick")
 def test_an_incomplete_data_set_is_generated_again(made: Path, copy: Path) -> None:
     before = data.open_data(copy).fingerprint()
     (copy / "store" / "store.1.parquet").unlink()
@@ -90,6 +109,7 @@ def test_an_incomplete_data_set_is_generated_again(made: Path, copy: Path) -> No
     assert data.open_data(copy).fingerprint() != before
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_truncated_file_is_detected(copy: Path) -> None:
     file = copy / "item" / "item.1.parquet"
     file.write_bytes(file.read_bytes()[:-10])
@@ -107,6 +127,7 @@ def test_another_scale_in_the_same_directory_is_rejected(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("manifest", ["", "{}", '{"scale": 1'])
+@pytest.mark.usefixtures("quick")
 def test_a_data_set_whose_manifest_cannot_be_read_is_generated_again(made: Path, copy: Path, manifest: str) -> None:
     (copy / data.MANIFEST).write_text(manifest)
     assert not data.generate(SCALE, copy).reused
@@ -152,6 +173,7 @@ def test_disk_space_is_checked_before_generating(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_killed_generation_leaves_no_data_set_and_the_next_one_succeeds(tmp_path: Path) -> None:
     out = tmp_path / "out"
     program = f"from pathlib import Path; from tpcds import data; data.generate(1, Path({str(out)!r}))"
@@ -166,6 +188,7 @@ def test_a_killed_generation_leaves_no_data_set_and_the_next_one_succeeds(tmp_pa
     assert not list(tmp_path.glob(".out*"))
 
 
+@pytest.mark.usefixtures("quick")
 def test_progress_is_reported_per_table(tmp_path: Path) -> None:
     reported: list[Progress] = []
     data.generate(SCALE, tmp_path / "out", on_progress=reported.append)
@@ -175,6 +198,7 @@ def test_progress_is_reported_per_table(tmp_path: Path) -> None:
     assert reported[-1].size > 10_000_000
 
 
+@pytest.mark.usefixtures("quick")
 def test_ensure_stores_a_data_set_in_the_users_cache(tmp_path: Path) -> None:
     path = data.ensure(SCALE)
     assert path.is_relative_to(tmp_path / "cache")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.sampled import one_in
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.mechanisms.partial_allocation import AppOfUser, AppWithoutBid, PartialAllocationProblem
 from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import hand_out
@@ -52,7 +53,7 @@ def most_held(outcome, *apps):
     return most
 
 
-@pytest.mark.parametrize("f", [0.0, 0.8])
+@one_in(2, "f", [0.8, 0.0])
 @pytest.mark.parametrize("policy", ["themis", "tiresias", "srtf", "gandiva", "optimus", "max_min"])
 def test_a_users_applications_hold_no_more_gpus_together_than_allowed(policy, f):
     """Whether they are won, left over, or kept by who is silent; the others use the rest."""

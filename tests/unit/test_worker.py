@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.sampled import one_in
 from tests.solvers import TAGS, Sum, Total, Trouble, Unsolved, Untagged
 from yarn_plugin.act.worker import Worker
 from yarn_plugin.decide.events import Solved
@@ -129,7 +130,7 @@ def test_a_failed_task_reports_one_line_and_the_next_is_solved(start, problem, e
     assert worker.counters["tasks_failed"] == 1
 
 
-@pytest.mark.parametrize("reference", ["tests.solvers:broken", "tests.solvers:nothing", "tests.nowhere:x", "nothing"])
+@one_in(2, "reference", ["tests.solvers:broken", "tests.solvers:nothing", "tests.nowhere:x", "nothing"])
 def test_a_registry_that_cannot_be_used_fails_every_task(start, reference):
     worker, told = start(reference)
     for name in ("1", "2"):
@@ -311,7 +312,7 @@ time.sleep(1000)
 """
 
 
-@pytest.mark.parametrize("kind", ["sleeps", "holds the interpreter", "idles"])
+@one_in(2, "kind", ["sleeps", "holds the interpreter", "idles"])
 def test_an_arbiter_that_is_killed_leaves_no_process(tmp_path, kind):
     mark = tmp_path / "mark"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from yarn_plugin import console
-from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
+from yarn_plugin.api.environment import TOKEN_VARIABLE, URL_VARIABLE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

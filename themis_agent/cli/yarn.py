@@ -9,7 +9,7 @@ import click
 from themis_agent.cli import options
 from themis_agent.cli.results import print_problems, print_result, print_submitted
 from yarn_plugin import console
-from yarn_plugin.api.client import DEFAULT_URL
+from yarn_plugin.api.environment import DEFAULT_URL
 from yarn_plugin.errors import BadInputError, ReportedError
 from yarn_plugin.quantities import NOTHING, count
 

@@ -22,6 +22,7 @@ import urllib3
 from pydantic import TypeAdapter, ValidationError
 
 from yarn_plugin.api import wire
+from yarn_plugin.api.environment import DEFAULT_URL, TOKEN_VARIABLE
 from yarn_plugin.api.jobs import DeclaredJobs, Job, Jobs
 from yarn_plugin.api.server_sent import EventParser, ServerSent, TooLongError
 from yarn_plugin.errors import ReportedError, os_reason, with_causes
@@ -29,9 +30,6 @@ from yarn_plugin.validation import expectation
 
 Answer = TypeVar("Answer")
 
-DEFAULT_URL = "http://127.0.0.1:8780"
-URL_VARIABLE = "YARN_ARBITER_URL"
-TOKEN_VARIABLE = "YARN_ARBITER_TOKEN"
 CONNECT_TIMEOUT, READ_TIMEOUT = 5.0, 15.0
 MIN_BACKOFF, MAX_BACKOFF = 0.2, 5.0
 """Seconds between attempts to reconnect; doubled after each that fails."""

@@ -5,6 +5,8 @@ from typing import Literal
 from yarn_plugin.api import wire
 from yarn_plugin.api.lease_rounds import lease_rounds
 from yarn_plugin.api.leases import leased_gpus
+from yarn_plugin.decide.allocators.auction import AuctionSettings
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.membership import home_of
 from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
 from yarn_plugin.decide.pools.lease.state import LeaseState
@@ -32,7 +34,8 @@ def standing(state: State, app: str, running: YarnApp | None, now: float) -> wir
     is_known = rounds is not None or _has_claim(kept.state, app)
     if not gpus or not is_known:
         return None
-    asks_rho = not isinstance(pool.parameters, LeaseSettings) or pool.parameters.policy == THEMIS
+    parameters = pool.parameters.settings if isinstance(pool.parameters, LedgerSettings) else pool.parameters
+    asks_rho = not isinstance(parameters, LeaseSettings | AuctionSettings) or parameters.policy == THEMIS
     return wire.Standing(
         guarantee=0.0 if rounds is None else _equal_part(rounds, app) / gpus,
         entitlement=_leased(kept.state, app) / gpus,

@@ -26,7 +26,7 @@ gpu = ["rack"]
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,7 +53,7 @@ _MAX_CHILDREN = 65_536
 
 class _CellTypeTable(Section):
     child: _Name
-    number: Annotated[int, Field(ge=1, le=_MAX_CHILDREN)]
+    number: Annotated[int, Field(strict=True, ge=1, le=_MAX_CHILDREN)]
     is_node: bool = False
 
 
@@ -67,7 +67,7 @@ class _CellTable(Section):
 
 class _QuotaTable(Section):
     type: _Name
-    number: Annotated[int, Field(ge=0)]
+    number: Annotated[int, Field(strict=True, ge=0)]
     chain: str = ""
 
 
@@ -197,9 +197,31 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 def _located(where: str, build: Any) -> ClusterSpec:
     try:
         spec: ClusterSpec = build()
+        _check_paths(spec.clusters)
+        for position, cell in enumerate(spec.cells, 1):
+            _check_hosts(cell, cell.type, spec.types, f"cells #{position}")
     except CellFileError as problem:
         raise FileError(f"{where}: {problem}") from None
     return spec
+
+
+def _check_paths(clusters: Iterable[str]) -> None:
+    """Check that jobs can name these virtual clusters: slashes separate the parts of a path."""
+    for name in clusters:
+        if not all(part and part.isprintable() and part == part.strip() for part in name.split("/")):
+            expected = "must be a path of names, such as vision or vision/nightly, none of them empty"
+            raise CellFileError("virtual_clusters", name, expected)
+
+
+def _check_hosts(cell: PhysicalSpec, kind: str, types: Mapping[str, CellType], where: str) -> None:
+    if kind not in types:
+        return
+    if types[kind].is_node:
+        if not cell.address.isprintable() or " " in cell.address:
+            raise CellFileError(f"{where}: address", cell.address, "must be a host name, without spaces")
+        return
+    for position, child in enumerate(cell.children, 1):
+        _check_hosts(child, types[kind].child, types, f"{where}.{position}")
 
 
 def _of_toml(file: _CellsFile) -> ClusterSpec:

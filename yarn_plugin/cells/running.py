@@ -60,6 +60,13 @@ class RunningFile(Section):
         names = Counter(table.gang for table in gangs)
         if twice := next((name for name, number in names.items() if number > 1), None):
             raise ValueError(f"gang {twice!r} is listed twice; names must differ")
+        holder: dict[tuple[str, str, str], str] = {}
+        for table in gangs:
+            for node, leaf in [(pod.node, leaf) for pod in table.pods for leaf in pod.leaves]:
+                other = holder.get((table.chain, node, leaf))
+                if other is not None:
+                    raise ValueError(f"leaf {leaf!r} of node {node!r} is held twice, by {other} and {table.gang}")
+                holder[table.chain, node, leaf] = table.gang
         return gangs
 
     def running(self) -> list[RunningGang]:

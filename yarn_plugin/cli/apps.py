@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from yarn_plugin import console
 from yarn_plugin.api import wire
-from yarn_plugin.api.client import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ArbiterClient, find_token
+from yarn_plugin.api.client import ArbiterClient, find_token
+from yarn_plugin.api.environment import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
 from yarn_plugin.cli.options import Command, json_option
 from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.errors import BadInputError, os_reason

@@ -1,6 +1,7 @@
 """`yarn-plugin cells`: clusters of cells, checked, shown and replayed; whether a gang fits; what a change would do."""
 
 import getpass
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import click
 
 from yarn_plugin import console
 from yarn_plugin.api import wire
+from yarn_plugin.api.jobs import TENANT
 from yarn_plugin.cells.answers import answer_figures, answer_lines
 from yarn_plugin.cells.cases import read_case
 from yarn_plugin.cells.cell_map import map_lines
@@ -207,8 +209,12 @@ def init(file: Path, rm: str, clusters: tuple[str, ...], racks: bool, verify: st
     if file.suffix.lower() != ".toml":
         raise BadInputError("FILE", str(file), "must end in .toml")
     names = clusters or ("default",)
-    if "" in names or len(set(names)) < len(names):
-        raise BadInputError("--vc", " ".join(names), "must be different names that are not empty")
+    if len(set(names)) < len(names):
+        raise BadInputError("--vc", " ".join(names), "must be different names")
+    for name in names:
+        if not re.fullmatch(f"{TENANT}(/{TENANT})*", name):
+            expected = "must be a path of names of letters, digits and . _ @ -, such as vision/nightly, as jobs name it"
+            raise BadInputError("--vc", name, expected)
     manager = ResourceManager(addresses(rm), getpass.getuser(), verify=verify)
     listed = parse_nodes(manager.get("/nodes"))
     found = find_cells([*listed.values(), *listed.broken.values()], listed.partitions, racks)

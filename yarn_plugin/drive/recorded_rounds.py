@@ -78,7 +78,8 @@ class RecordedRound:
 
 @dataclass(frozen=True, slots=True)
 class RecordedWin:
-    """A lease was won in a round, or won again; `how`: None if the round had no result, or a ledger granted it."""
+    """A lease was won in a round, or won again; `how`: None if the round had no result, or a ledger by rules before 4
+    granted it."""
 
     round: int | None
     how: How | None
@@ -117,15 +118,14 @@ class RecordedRounds:
     leases: tuple[RecordedLease, ...]
 
 
-def round_settings(pool: Pool) -> LeaseSettings | AuctionSettings | None:
+def round_settings(pool: Pool) -> LeaseSettings | None:
     """The settings of a pool's rounds; None if it has none, or only in virtual clusters."""
     match pool.parameters:
         case LeaseSettings() as settings:
             return settings
-        case LedgerSettings(settings=AuctionSettings() as settings):
-            return settings
         case LedgerSettings() as ledger if ledger.allocator == THEMIS:
-            return AuctionSettings()
+            own = ledger.settings if isinstance(ledger.settings, AuctionSettings) else AuctionSettings()
+            return own.of_rounds(ledger.seed, ledger.rules)
         case _:
             return None
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, SendToApp
 from yarn_plugin.decide.events import AppSaid, Event
+from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools.commands import Grant, LeaseEnded
 from yarn_plugin.decide.pools.lease import LeaseSettings
-from yarn_plugin.decide.pools.lease.inventory import inventory
+from yarn_plugin.decide.pools.lease.inventory import inventory, inventory_of
+from yarn_plugin.decide.pools.ledger import cells_of_pool
 from yarn_plugin.decide.state import State
+from yarn_plugin.drive.recorded_rounds import round_settings
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.intake import Decided
 from yarn_plugin.model.auction import Estimate
@@ -59,20 +62,26 @@ def recorded_training(
     Raises:
         BadInputError: there is no such pool, or nothing to run of it.
     """
-    home = lease_pool((one for one in state.pools if isinstance(one.parameters, LeaseSettings)), pool)
-    assert isinstance(home.parameters, LeaseSettings)
+    home = lease_pool((one for one in state.pools if round_settings(one) is not None), pool)
+    settings = round_settings(home)
+    assert settings is not None
     apps = _apps(history, home.name)
     end = history[-1].at if history else 0.0
     described = {name: app for name, app in apps.items() if app.jobs}
     if not described:
         raise BadInputError("journal", home.name, "no application of this pool said anything of its jobs")
-    gpus = inventory(state.cells or Topology(), home.parameters)
+    topology, ledger = state.cells or Topology(), home.parameters
+    gpus = (
+        inventory_of(cells_of_pool(topology, ledger))
+        if isinstance(ledger, LedgerSettings)
+        else inventory(topology, settings)
+    )
     if not gpus.places:
         raise BadInputError("journal", home.name, "the pool has no GPUs at the end of the journal")
     start = min(app.registration.registered_at for app in described.values())
     outcomes = [one for app in described.values() for one in _outcomes(app, start, end)]
     return RecordedTraining(
-        home.parameters,
+        settings,
         TrainingWorkload(ordered([_as_training(app, start) for app in described.values()])),
         TrainingCluster(tuple(map(_with_slots, gpus.machines(gpus.by_slot(gpus.places))))),
         TrainingOutcome(

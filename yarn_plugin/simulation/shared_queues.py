@@ -59,7 +59,7 @@ def drawn_slowdowns(draw: random.Random, scale: float) -> dict[tuple[str, str], 
     }
 
 
-def sociable(slowdowns: Slowdowns, count: int) -> list[str]:
+def least_disturbing(slowdowns: Slowdowns, count: int) -> list[str]:
     """The kinds that disturb others least."""
     beside: dict[str, list[float]] = {}
     for (_, kind), slowdown in slowdowns.items():

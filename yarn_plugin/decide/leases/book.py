@@ -95,4 +95,6 @@ class Book:
 
     def ledger(self, known: Ledger) -> Ledger:
         """The ledger with the leases as they are now."""
+        if self.leases is known.leases and self._counter == known.counter:
+            return known
         return replace(known, counter=self._counter, leases=self.leases)

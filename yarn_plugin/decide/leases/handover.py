@@ -14,7 +14,6 @@ are leased although the revoked ones are not vacated: so containers that ran at 
 Nor is it known which GPUs YARN placed no containers on, if it placed some on the node: such GPUs are revoked.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -96,14 +95,15 @@ def overstayed(entry: Entry, leases: Mapping[str, Entry], occupancy: Occupancy, 
     if entry.running is None:
         return 0
     others = (leases[key] for key in occupancy.by_app[entry.app])
-    since = [one for one in others if entry.revoked_at is not None and _started(one) >= entry.revoked_at]
+    since = [one for one in others if one.key != entry.key and not one.succeeds and _started_since(one, entry)]
     not_its_own = [*entry.leased.revoked, *(holding for one in since for holding in one.leased.holdings)]
     kept = occupancy.gpus_on(entry.app, node) - gpus_on_nodes(not_its_own, occupancy.cells).get(node, 0)
     return max((used if entry.still_used is None else entry.still_used.get(node, 0)) - kept, 0)
 
 
-def _started(entry: Entry) -> float:
-    return -math.inf if entry.leased.started_at is None else entry.leased.started_at
+def _started_since(entry: Entry, revoked: Entry) -> bool:
+    started, since = entry.leased.started_at, revoked.revoked_at
+    return started is not None and since is not None and started >= since
 
 
 def end_vacated(

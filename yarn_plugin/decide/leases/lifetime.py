@@ -160,7 +160,8 @@ def _start(
     for entry in entries:
         waited = round(at - entry.leased.placed_at, 6)
         leased = replace(entry.leased, started_at=at, replaces=None)
-        started = replace(entry, leased=leased, granted=granted(entry, cells))
+        succeeds = entry.leased.replaces in leases
+        started = replace(entry, leased=leased, succeeds=succeeds, granted=granted(entry, cells))
         grants.setdefault((entry.app, entry.leased.won or entry.leased.note, waited), []).append(started)
     begun: dict[str, Entry | None] = {}
     commands = []

@@ -23,6 +23,8 @@ class Entry:
     had when they were revoked (None: by rules that do not look at them); `still_used`, the GPUs of each node that these
     use by a list which was asked for since (None: there is none yet).
 
+    `succeeds`: it replaced another lease, so that containers of that one may go on.
+
     `is_placed`: it was seen in use, or is no longer expected to be; `listed_at`: when containers were last listed once
     more before that is decided. `granted`: of its cells that are no single GPUs, what its application knows them by:
     the GPUs that they had when it started. `told_end`: the end of which the allocator was told that it comes.
@@ -37,6 +39,7 @@ class Entry:
     released: tuple[str, ...] = ()
     running: tuple[str, ...] | None = None
     still_used: Mapping[str, int] | None = None
+    succeeds: bool = False
     is_placed: bool = False
     listed_at: float | None = None
     granted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -33,7 +33,8 @@ arbiter's own inputs are not limited: there is at most one per command or listed
 
 @dataclass(slots=True)
 class _Call:
-    """The state of one step of a pool. `problem`: the controller's last exception.
+    """The state of one step of a pool. `view`: as the controller reads it; `timeless`: the same without what differs in
+    each step. `problem`: the controller's last exception.
 
     `shows_each`: make a report after every input, to find the input after which reporting fails.
     """
@@ -42,6 +43,7 @@ class _Call:
     controllers: Controllers
     kept: PoolState
     view: View
+    timeless: View
     at: float
     given: list[arbiter.Command]
     problem: Exception | None = None
@@ -72,7 +74,8 @@ def advance(
     if kept.failure is not None and at < kept.failure.retry_at:
         return _add_pending(kept, inputs), []
     waiting, savepoints = [*kept.owed, *inputs], savepoints_of(kept.state)
-    call = _Call(pool, controllers, replace(kept, owed=()), view.only(controller.reads), at, [])
+    kept_alone, view = kept if not kept.owed else replace(kept, owed=()), view.only(controller.reads)
+    call = _Call(pool, controllers, kept_alone, view, view.timeless(), at, [])
     _take_all(call, waiting, refusable)
     try:
         report = controller.report(call.kept.state) if call.took else call.kept.report
@@ -82,13 +85,13 @@ def advance(
         controllers.drop(pool)
         if refusable:
             raise
-        call = _Call(pool, controllers, replace(kept, owed=()), call.view, at, [], shows_each=True)
+        call = _Call(pool, controllers, kept_alone, view, call.timeless, at, [], shows_each=True)
         _take_all(call, waiting, refusable)
         report = call.kept.report
     if kept.failure is not None and not call.stopped:
         call.kept = replace(call.kept, failure=None)
         call.given.append(arbiter.PoolResumed(pool.name))
-    return replace(call.kept, report=report), call.given
+    return call.kept if report is call.kept.report else replace(call.kept, report=report), call.given
 
 
 def deadline(kept: PoolState) -> float:
@@ -109,7 +112,7 @@ def _take_all(call: _Call, waiting: list[Input], refusable: bool) -> None:
         call.kept = _add_pending(call.kept, waiting[place:])
         call.kept = _drop_first(call.kept)
         return
-    if _differs(call.kept.seen, call.view) and not _take(call, ViewChanged(), refusable):
+    if call.kept.seen != call.timeless and not _take(call, ViewChanged(), refusable):
         _stop(call, again=not waiting)
         return
     for key in _due(call.kept, call.at):
@@ -123,10 +126,6 @@ def _due(kept: PoolState, at: float) -> list[str]:
     return [key for due, key in sorted((due, key) for key, due in kept.timers.items()) if due <= at]
 
 
-def _differs(seen: View | None, view: View) -> bool:
-    return seen is None or view.timeless() != seen
-
-
 def _take(call: _Call, what: Input, refusable: bool) -> bool:
     """Call the controller once. Returns whether it succeeded."""
     kept = call.kept
@@ -135,10 +134,9 @@ def _take(call: _Call, what: Input, refusable: bool) -> bool:
     savepoints, controller = savepoints_of(kept.state), call.controllers.of(call.pool)
     try:
         state, commands = controller.advance(kept.state, call.view, call.at, what)
-        kept, given = _execute(replace(kept, state=state), call, commands)
+        timers, weights, given = _execute(kept, call, commands)
         call.controllers.registry.check_state(call.pool.controller, state)
-        if call.shows_each:
-            kept = replace(kept, report=controller.report(state))
+        report = controller.report(state) if call.shows_each else kept.report
     except Exception as problem:
         roll_back(savepoints)
         call.controllers.drop(call.pool)
@@ -146,7 +144,8 @@ def _take(call: _Call, what: Input, refusable: bool) -> bool:
             raise
         call.problem = problem
         return False
-    call.kept, call.took = replace(kept, seen=call.view.timeless()), True
+    call.kept = replace(kept, state=state, timers=timers, weights=weights, report=report, seen=call.timeless)
+    call.took = True
     call.given += given
     return True
 
@@ -199,8 +198,10 @@ def _latest_lists(owed: Sequence[Input]) -> Iterator[Input]:
             yield one
 
 
-def _execute(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tuple[PoolState, list[arbiter.Command]]:
-    """Apply timers and weights, and translate the other commands to the arbiter's."""
+def _execute(
+    kept: PoolState, call: _Call, commands: Sequence[Command]
+) -> tuple[dict[str, float], tuple[tuple[str, float], ...] | None, list[arbiter.Command]]:
+    """The timers and the weights after these commands; and the other commands, translated to the arbiter's."""
     given: list[arbiter.Command] = []
     timers, weights = dict(kept.timers), kept.weights
     for command in commands:
@@ -224,7 +225,7 @@ def _execute(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tuple
             case _:
                 given.append(arbiter.SendToApp(call.pool.name, command.app, command))  # type: ignore[union-attr]
                 call.controllers.registry.check(given[-1])
-    return replace(kept, timers=timers, weights=weights), given
+    return timers, weights, given
 
 
 def _due_after(call: _Call, key: str, due: float) -> float:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from yarn_plugin.decide.mechanisms.packing import Limits, PackingProblem
 from yarn_plugin.quantities import count
-from yarn_plugin.simulation.shared_queues import KINDS, drawn_jobs, drawn_slowdowns, sociable
+from yarn_plugin.simulation.shared_queues import KINDS, drawn_jobs, drawn_slowdowns, least_disturbing
 from yarn_plugin.toml_files import Section
 
 UNLIMITED = Limits(1.0, 100.0, 100.0)
@@ -41,6 +41,6 @@ class QueueCase:
         """Its jobs, and what they may do to each other."""
         draw = Random(f"{self.seed}/workers")
         slowdowns = drawn_slowdowns(draw, self.size.slowdown_scale)
-        jobs = drawn_jobs(draw, self.size.jobs, sociable(slowdowns, KINDS // 2))
+        jobs = drawn_jobs(draw, self.size.jobs, least_disturbing(slowdowns, KINDS // 2))
         limits = Limits(self.collision, self.interference, self.balance)
         return PackingProblem(jobs, slowdowns, UNLIMITED if self.policy == "best_fit" else limits)

@@ -14,6 +14,7 @@ from yarn_plugin.decide.mechanisms.buddy_cells.forest import (
     grow_physical,
     grow_virtual,
     nodes_of,
+    quota_numbers,
 )
 from yarn_plugin.decide.mechanisms.buddy_cells.free_cells import FreeCells
 from yarn_plugin.decide.mechanisms.buddy_cells.gangs import Gang, Placement
@@ -82,39 +83,35 @@ class Cluster:
         self.bad: dict[str, set[PhysicalCell]] = {}
         """The bad nodes of each chain that has any."""
         self.forest: PhysicalForest = grow_physical(spec)
-        grown = {name: grow_virtual(name, each, self.forest) for name, each in spec.clusters.items()}
         check_pins(dict(spec.clusters), list(self.forest.pinned))
+        numbers = {name: quota_numbers(name, each, self.forest) for name, each in spec.clusters.items()}
         self.chains = {
             name: ChainState(
                 chain,
                 FreeCells(self.forest.tops(name), chain.top, self.undo),
-                Quotas(
-                    chain,
-                    {cluster: _numbers(by_chain.get(name), chain) for cluster, (by_chain, _) in grown.items()},
-                    self.undo,
-                ),
+                Quotas(chain, {cluster: by_chain[name] for cluster, by_chain in numbers.items()}, self.undo),
                 PhysicalNodes(self.forest.levels[name][chain.node_level - 1], self.undo),
             )
             for name, chain in self.forest.chains.items()
         }
+        for pinned in self.forest.pinned.values():
+            self.chains[pinned.chain.name].free.take(pinned)
+        # Before quotas are grown: there may be no end of cells in one that cannot be served.
+        for state in self.chains.values():
+            check_feasible(state.quotas, state.counts())
+        grown = {name: grow_virtual(name, each, self.forest) for name, each in spec.clusters.items()}
         self.virtual = {
             name: VirtualCluster(name, self._partitions(by_chain), self._partitions(by_pin))
             for name, (by_chain, by_pin) in grown.items()
         }
         for name, cell in self.forest.pinned.items():
             self._bind_pinned(name, cell)
-        for chain in self.chains.values():
-            check_feasible(chain.quotas, chain.counts())
         self.undo.commit()
 
     def _partitions(self, cells: dict[str, VirtualCells]) -> dict[str, Partition]:
         return {name: Partition(each, VirtualNodes(nodes_of(each), self.undo)) for name, each in cells.items()}
 
     def _bind_pinned(self, name: str, cell: PhysicalCell) -> None:
-        chain = self.chains[cell.chain.name]
-        if chain.free.containing(cell) is None:
-            raise AssertionError(f"pinned cell {cell} is taken")
-        chain.free.take(cell)
         for cluster in self.virtual.values():
             if name in cluster.pins:
                 root = cluster.pins[name].cells.roots[0]
@@ -280,10 +277,6 @@ class Cluster:
     def commit(self) -> None:
         """Discard all savepoints."""
         self.undo.commit()
-
-
-def _numbers(cells: VirtualCells | None, chain: Chain) -> list[int]:
-    return [len(cells.roots_at(level)) if cells else 0 for level in range(1, chain.top + 1)]
 
 
 def _unbind(physical: PhysicalCell, virtual: VirtualCell, unbound: list[BoundPair]) -> None:

@@ -14,6 +14,9 @@ from yarn_plugin.decide.mechanisms.buddy_cells.specification import (
 )
 from yarn_plugin.spelling import must_be_one_of
 
+MAX_LEAVES = 1_000_000
+"""Of all cells together: they are all in memory."""
+
 
 @dataclass(slots=True)
 class PhysicalForest:
@@ -63,6 +66,9 @@ def grow_physical(spec: ClusterSpec) -> PhysicalForest:
         CellFileError: a type, a number of children, an address or a pinned id is invalid.
     """
     chains = chains_of(spec.types, (cell.type for cell in spec.cells))
+    leaves = sum(chains[cell.type].sizes[-1] for cell in spec.cells)
+    if leaves > MAX_LEAVES:
+        raise CellFileError("cells: number of leaves", leaves, f"must be at most {MAX_LEAVES:,}")
     levels: dict[str, list[list[PhysicalCell]]] = {name: [[] for _ in chain.types] for name, chain in chains.items()}
     forest = PhysicalForest(chains, levels)
     for position, cell in enumerate(spec.cells):
@@ -134,15 +140,13 @@ def _register_node(forest: PhysicalForest, node: PhysicalCell, where: str) -> No
         raise CellFileError(f"{where}: addresses of leaves", node.address, "must differ within a node")
 
 
-def grow_virtual(
-    name: str, spec: VirtualClusterSpec, forest: PhysicalForest
-) -> tuple[dict[str, VirtualCells], dict[str, VirtualCells]]:
-    """The cells of a virtual cluster: those of its quotas by chain, and those of its pinned cells by id.
+def quota_numbers(name: str, spec: VirtualClusterSpec, forest: PhysicalForest) -> dict[str, list[int]]:
+    """How many cells a virtual cluster is assured of, by chain and level (from 1), pinned ones aside.
 
     Raises:
-        CellFileError: a chain, type, number or pinned id is invalid.
+        CellFileError: a chain, type or number is invalid.
     """
-    by_chain: dict[str, VirtualCells] = {}
+    numbers = {chain.name: [0] * chain.top for chain in forest.chains.values()}
     for quota in spec.quotas:
         where = f"virtual_clusters.{name}.cells"
         if quota.chain not in forest.chains:
@@ -154,16 +158,24 @@ def grow_virtual(
             raise CellFileError(f"{where}: type", quota.type, f"chain {chain.name} has the types {types}")
         if quota.number < 0:
             raise CellFileError(f"{where}: number", quota.number, "must be at least 0")
+        numbers[chain.name][level - 1] += quota.number
+    return numbers
+
+
+def grow_virtual(
+    name: str, spec: VirtualClusterSpec, forest: PhysicalForest
+) -> tuple[dict[str, VirtualCells], dict[str, VirtualCells]]:
+    """The cells of a virtual cluster, whose specification is valid: those of its quotas by chain, and those of its
+    pinned cells by id."""
+    by_chain: dict[str, VirtualCells] = {}
+    for quota in spec.quotas:
+        chain = forest.chains[quota.chain]
+        level = chain.types.index(quota.type) + 1
         if quota.number:
             cells = by_chain.setdefault(chain.name, _no_cells(name, chain))
             cells.add(_grow_virtual(cells, level, None) for _ in range(quota.number))
     by_pin: dict[str, VirtualCells] = {}
     for pinned in spec.pinned:
-        if pinned not in forest.pinned:
-            known = ", ".join(forest.pinned) or "none"
-            raise CellFileError(
-                f"virtual_clusters.{name}.pinned", pinned, f"no cell has this id; pinned cells: {known}"
-            )
         physical = forest.pinned[pinned]
         cells = by_pin[pinned] = _no_cells(name, physical.chain)
         cells.add([_grow_virtual(cells, physical.level, None)])
@@ -203,12 +215,17 @@ def check_pins(clusters: dict[str, VirtualClusterSpec], pinned: Sequence[str]) -
     """Check that each pinned cell belongs to exactly one virtual cluster.
 
     Raises:
-        CellFileError: one belongs to none, or to two.
+        CellFileError: one belongs to none, or to two, or does not exist.
     """
     owners: dict[str, list[str]] = {pin: [] for pin in pinned}
     for name, spec in clusters.items():
         for pin in spec.pinned:
-            owners.setdefault(pin, []).append(name)
+            if pin not in owners:
+                known = ", ".join(pinned) or "none"
+                raise CellFileError(
+                    f"virtual_clusters.{name}.pinned", pin, f"no cell has this id; pinned cells: {known}"
+                )
+            owners[pin].append(name)
     for pin, names in owners.items():
         if len(names) != 1:
             held = f"in {' and '.join(names)}" if names else "in no virtual cluster"

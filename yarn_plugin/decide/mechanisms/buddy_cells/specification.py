@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from yarn_plugin.decide.mechanisms.buddy_cells.errors import CellFileError
 
+MAX_LEVELS = 32
+
 
 @dataclass(frozen=True, slots=True)
 class CellType:
@@ -118,6 +120,8 @@ def _descend(name: str, types: Mapping[str, CellType]) -> Iterator[CellType]:
         if cell_type.child in seen:
             path = " -> ".join([*seen, cell_type.child])
             raise CellFileError("cell_types", path, "a cell must not contain itself")
+        if len(seen) > MAX_LEVELS:
+            raise CellFileError("cell_types", seen[0], f"must have at most {MAX_LEVELS} levels below it")
         if cell_type.number < 1:
             raise CellFileError(f"cell_types.{name}: number of children", cell_type.number, "must be at least 1")
         seen.append(cell_type.child)
