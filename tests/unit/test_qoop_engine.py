@@ -47,6 +47,8 @@ def wait_for(holds, said):
 def impatient(monkeypatch):
     monkeypatch.setattr(spark_engine, "WATCH_INTERVAL_S", 0.005)
     monkeypatch.setattr(spark_engine, "MAX_PAUSE_S", 0.02)
+    # Before an engine makes its first check, from which it counts.
+    monkeypatch.setattr(spark_engine, "LIMIT_CHECK_S", 0.0)
     monkeypatch.setattr(executors_module, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(executors_module, "MAX_PAUSE_S", 0.01)
 
@@ -303,9 +305,8 @@ def test_a_large_output_is_reported_as_it_grows(watched):
 
 
 def test_outputs_that_take_too_much_room_are_reported_once_and_removed_before_the_query_runs_as_written(
-    watched, monkeypatch
+    watched,
 ):
-    monkeypatch.setattr(spark_engine, "LIMIT_CHECK_S", 0.0)
     watched.engine.start(ONE, "SELECT 2", "view")
     for stored in (0.0, 100.0, 101.0, 200.0):
         watched.kept.stored = stored
@@ -335,8 +336,7 @@ def finished(watched):
     return [event.stage for event in watched.events if isinstance(event, StageFinished)]
 
 
-def test_outputs_that_take_too_much_room_stay_where_a_stage_reads_them_and_while_rows_are_stored(watched, monkeypatch):
-    monkeypatch.setattr(spark_engine, "LIMIT_CHECK_S", 0.0)
+def test_outputs_that_take_too_much_room_stay_where_a_stage_reads_them_and_while_rows_are_stored(watched):
     watched.kept.stored = 200.0
     watched.engine._storing.add("q-1")
     watched.engine._report_too_much_stored()
