@@ -77,6 +77,7 @@ Options = TypeVar("Options", JobOptions, TrainingOptions)
 @click.pass_context
 def simulate(
     context: click.Context,
+    /,
     workload_file: Path,
     cluster_file: Path | None,
     policy: str | None,
