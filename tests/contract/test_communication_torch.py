@@ -112,7 +112,8 @@ def test_when_one_process_goes_wrong_the_others_end_with_an_error_in_time(proces
         assert one["after_s"] <= 4 + 5, one
         assert all("Error" in last for last in one["words"]), one
         # Who finds it out ends first, and the others may see no more than that.
-        if one["fault"] in ("operation", "size"):
+        # Gloo ends a process that receives more than it expects, perhaps before the operations were compared.
+        if one["fault"] in ("operation", "size") and "Received data size doesn't match" not in one["own_words"]:
             assert any("different operations" in last for last in one["words"]), one
 
 

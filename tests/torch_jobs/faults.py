@@ -1,7 +1,8 @@
 """One of several processes goes wrong while all train: what becomes of the others.
 
 Prints a line of JSON for each fault: the others' exit codes (or signals), their last words, and after how many seconds
-the last of them ended. Children are forked, so that torch is imported once.
+the last of them ended; and the last words of the process that went wrong. Children are forked, so that torch is
+imported once.
 """
 
 import json
@@ -125,13 +126,14 @@ def observe(fault, size, folder):
         if rank not in codes:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-    words = [(logs[rank].read_text().strip().splitlines() or [""])[-1][:200] for rank in others]
+    words = [(log.read_text().strip().splitlines() or [""])[-1][:300] for log in logs]
     return {
         "fault": fault,
         "processes": size,
         "codes": [codes.get(rank) for rank in others],
         "after_s": round(ended - wrong_at, 2),
-        "words": words,
+        "words": [words[rank] for rank in others],
+        "own_words": words[WRONG],
     }
 
 

@@ -11,9 +11,9 @@ from yarn_plugin.decide.mechanisms.packing.validity import Violation, slowdowns_
 
 TIME_LIMIT_S = 2.0
 
-PROGRAMS_SHARE = 0.5
-"""The part of the time limit that integer programs have. The rest is for what is limited by size: the two algorithms,
-patterns and the bound; and HiGHS looks at the time only now and then.
+PROGRAM_SHARE, GROUPS_SHARE = 0.8, 0.6
+"""The part of the time limit that the integer program has, or those of groups. The rest is for what is limited by its
+size: the two algorithms, patterns and the bound, which take longest where there are groups.
 """
 
 
@@ -31,9 +31,9 @@ def pack(problem: PackingProblem, time_limit_s: float = TIME_LIMIT_S) -> Packing
     found = [place_greedily(problem), place_easygoing_first(problem)]
     bound = patterns.least_by_sums(problem)
     if patterns.is_installed():
-        best, bound = patterns.least_gpus(problem, PROGRAMS_SHARE * time_limit_s)
+        best, bound = patterns.least_gpus(problem, PROGRAM_SHARE * time_limit_s)
         if best is None:
-            best = groups.pack_in_groups(problem, PROGRAMS_SHARE * time_limit_s)
+            best = groups.pack_in_groups(problem, GROUPS_SHARE * time_limit_s)
         if best is not None and not violations(problem, best):
             found.append(best)
     return Packing(min(found, key=len), bound)

@@ -19,10 +19,10 @@ MAX_PATTERNS = 15_000
 """With more, nothing is built: the bound is that of the sums alone."""
 
 FEW_PATTERNS = 500
-"""Up to so many, the integer program has all of them even where balance ties them together."""
+"""Up to so many, the integer program may have all of them even where balance ties them together."""
 
 PATTERNS_PER_JOB = 4
-"""Otherwise it then has only so many: with more it finds less in its time."""
+"""So many are tried before: with fewer it finds more in its time, unless their balance does not allow it."""
 
 BALANCED_JOBS = 50
 """Of more jobs it is then not built: it would find nothing."""
@@ -51,15 +51,21 @@ def least_gpus(
     bound = max(bound, relaxed)
     if not _is_balanced(problem) and len(problem.jobs) > BALANCED_JOBS:
         return None, bound
-    if not _is_balanced(problem) and len(patterns) > few_patterns:
+    found = []
+    if not _is_balanced(problem) and len(patterns) > PATTERNS_PER_JOB * len(problem.jobs):
         by_cost = sorted(range(len(patterns)), key=reduced_costs.__getitem__)
         promising = set(by_cost[: PATTERNS_PER_JOB * len(problem.jobs)])
         # Each worker alone too, so that there is a packing.
         chosen = [one for column, one in enumerate(patterns) if column in promising or len(one) == 1]
-        best, _ = _integer_program(problem, chosen, time_limit_s)
-        return best, bound
+        has_few = len(patterns) <= few_patterns
+        best, _ = _integer_program(problem, chosen, time_limit_s / 2 if has_few else time_limit_s)
+        if not has_few or (best is not None and len(best) <= bound):
+            return best, bound
+        time_limit_s /= 2
+        found = [] if best is None else [best]
     best, proven = _integer_program(problem, patterns, time_limit_s)
-    return best, max(bound, proven)
+    found += [] if best is None else [best]
+    return min(found, key=len, default=None), max(bound, proven)
 
 
 def _is_balanced(problem: PackingProblem) -> bool:
