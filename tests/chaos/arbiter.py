@@ -55,7 +55,7 @@ POOL = "gpu"
 POLL_S, RECONCILE_S = 1.0, 20.0
 CAPABILITIES = Capabilities("3.5.0", writable=True, preempts=False)
 CODEC = Codec(journal_tags(BUILT_IN))
-SOLVER = BUILT_IN.solver()
+SOLVERS = BUILT_IN.solvers()
 AWAY = "ResourceManager http://rm: no connection"
 
 
@@ -268,7 +268,7 @@ class ArbiterProcess(Loop):
                 self.post(Solved(command.pool, command.id, "lost", error="the worker's process ended"), is_outcome=True)
                 return
             try:
-                result = SOLVER(command.problem)
+                result = SOLVERS[CODEC.write(command.problem)["type"]](command.problem)
             except Exception as problem:  # noqa: BLE001 - as the worker's process
                 self.post(Solved(command.pool, command.id, "failed", error=describe(problem)), is_outcome=True)
             else:

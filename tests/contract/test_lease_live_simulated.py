@@ -51,8 +51,7 @@ def simulate(history, until):
             found.append(one)
             for command in one.commands:
                 if isinstance(command, SolveInWorker):
-                    solver = TOYS.solvers()[CODEC.write(command.problem)["type"]]
-                    result = solver(command.problem)
+                    result = TOYS.solver()(command.problem)
                     note(intake.take_in_order(Solved(command.pool, command.id, "done", result), one.at))
 
     def pass_time(to):

@@ -13,7 +13,6 @@ from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded
 from yarn_plugin.drive.daemon import Daemon
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.replay import replay, rerun
-from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.records import MemoryRecords
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.poller import PollIntervals
@@ -147,8 +146,7 @@ class Simulated:
     def solve(self, kind="done", error=None):
         """Say what became of the oldest open problem."""
         command = self.problems.pop(0)
-        solver = TOYS.solvers()[Codec(TOYS.tags()).write(command.problem)["type"]]
-        result = solver(command.problem) if kind == "done" else None
+        result = TOYS.solver()(command.problem) if kind == "done" else None
         return self.take(Solved(command.pool, command.id, kind, result, error), 0.01)
 
     def _take(self, event):

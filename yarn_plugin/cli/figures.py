@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from yarn_plugin import console
-from yarn_plugin.cli.options import json_option
+from yarn_plugin.cli.options import json_option, option_group
 from yarn_plugin.cli.progress import progress_bar
 from yarn_plugin.drive.figure_runs import run_cases
 from yarn_plugin.errors import BadInputError
@@ -28,7 +28,7 @@ def figures() -> None:
 
 def _options(name: str) -> Callable[[Command], Command]:
     """The options of a paper's command."""
-    options = (
+    return option_group(
         click.option("--only", metavar="FIGURES", help="Figures and tables, separated by commas.  [default: all]"),
         click.option(
             "--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Number of paired seeds."
@@ -44,13 +44,6 @@ def _options(name: str) -> Callable[[Command], Command]:
         click.option("--processes", type=click.IntRange(1), help="Simulations at a time.  [default: one per CPU]"),
         json_option,
     )
-
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
 
 
 @figures.command(context_settings=console.CONTEXT)

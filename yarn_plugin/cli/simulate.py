@@ -1,18 +1,20 @@
 """`yarn-plugin simulate`."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from yarn_plugin import console
-from yarn_plugin.cli.options import json_option
+from yarn_plugin.cli import simulate_jobs, simulate_training
+from yarn_plugin.cli.options import FILE, json_option
 from yarn_plugin.cli.progress import progress_bar
-from yarn_plugin.cli.simulate_jobs import JobOptions, is_of_jobs, simulate_jobs
-from yarn_plugin.cli.simulate_training import Minutes, Seeds, TrainingOptions, is_training, simulate_training
+from yarn_plugin.cli.simulate_jobs import JobOptions, is_of_jobs, job_options
+from yarn_plugin.cli.simulate_training import Seeds, TrainingOptions, is_training, training_options
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.simulator import Simulation
 from yarn_plugin.drive.virtual_time import UncompactedJournal
@@ -27,33 +29,10 @@ from yarn_plugin.simulation.page import page
 from yarn_plugin.simulation.result import Result
 from yarn_plugin.simulation.scheduler_queues import QueueTree
 from yarn_plugin.simulation.scheduler_queues import load as load_queues
-from yarn_plugin.simulation.training.themis_file import TIME_UNITS
-
-FILE = click.Path(dir_okay=False, path_type=Path)
-
-OF_TRAINING = (
-    "f",
-    "lease",
-    "round_window",
-    "bidders",
-    "payments",
-    "checkpoint_cost",
-    "max_bidders",
-    "error",
-    "lie",
-    "liar",
-    "processes",
-    "profiles",
-    "time_unit",
-)
-"""The parameters for workloads of training applications alone."""
-
-OF_JOBS = (
-    "vcs", "load", "from_day", "days", "largest", "low_priority", "exchange", "alpha", "sample_share", "barrier",
-)  # fmt: skip
-"""The parameters for workloads of jobs alone."""
 
 OF_CONTAINERS = "for workloads of applications in containers only"
+
+Options = TypeVar("Options", JobOptions, TrainingOptions)
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -93,113 +72,12 @@ OF_CONTAINERS = "for workloads of applications in containers only"
     "--journal", "journal_file", type=FILE, help="Also write the arbiter's journal to FILE, for `yarn-plugin replay`."
 )
 @click.option("--report", "report_file", type=FILE, help="Also write a page with charts to FILE (HTML).")
-@click.option(
-    "--f",
-    type=console.Number(0, 1),
-    default=0.8,
-    show_default=True,
-    help="Training: each round offers GPUs to the 1 - f of the applications that are worst off.",
-)
-@click.option(
-    "--lease", type=Minutes(), default="10", show_default=True, help="Training: length of a lease, in minutes."
-)
-@click.option(
-    "--round-window",
-    type=Minutes(),
-    default="0",
-    show_default=True,
-    help="Training: minutes within which arrivals and freed GPUs share a round.",
-)
-@click.option(
-    "--bidders",
-    type=click.Choice(["apps", "jobs"]),
-    default="apps",
-    show_default=True,
-    help="Training: who bids, applications or each of their jobs.",
-)
-@click.option(
-    "--payments",
-    type=click.Choice(["on", "off"]),
-    default="on",
-    show_default=True,
-    help="Training: hidden payments of the auction.",
-)
-@click.option(
-    "--checkpoint-cost",
-    type=Minutes(),
-    default="0",
-    show_default=True,
-    help="Training: minutes that a job loses when its GPUs change.",
-)
-@click.option("--max-bidders", type=click.IntRange(1), help="Training: at most so many bidders a round.")
-@click.option(
-    "--error",
-    type=console.Number(0, 0.99),
-    default=0.0,
-    show_default=True,
-    help="Training: estimates are off by up to this fraction.",
-)
-@click.option(
-    "--lie",
-    type=console.Number(0, 10),
-    default=0.0,
-    show_default=True,
-    help="Training: one application exaggerates its slowdowns by this fraction.",
-)
-@click.option("--liar", metavar="NAME", help="Training: the application that lies.  [default: the first]")
-@click.option("--processes", type=click.IntRange(1), help="Training: simulations at a time.  [default: one per CPU]")
-@click.option(
-    "--profiles",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    metavar="DIR",
-    help="Training: directory of measured slowdowns of networks (JSON).",
-)
-@click.option(
-    "--time-unit",
-    type=click.Choice(list(TIME_UNITS)),
-    default="minutes",
-    show_default=True,
-    help="Training: unit of the times in a file of the Themis authors' simulator.",
-)
-@click.option("--vcs", type=FILE, help="Jobs of a trace: file of the cells and the virtual clusters that submit them.")
-@click.option(
-    "--load",
-    type=console.Number(0, 100, min_open=True),
-    help="Jobs, instead of --vcs: give each virtual cluster so many nodes of 8 GPUs that its jobs keep this fraction "
-    "of them busy.",
-)
-@click.option("--from-day", type=click.IntRange(0), default=0, show_default=True, help="Jobs: leave out earlier days.")
-@click.option("--days", type=click.IntRange(1), help="Jobs: leave out later days.  [default: none]")
-@click.option("--largest", type=click.IntRange(1), help="Jobs: only the virtual clusters with the most GPU time.")
-@click.option("--low-priority", is_flag=True, help="Jobs: those that wait run as opportunistic work meanwhile.")
-@click.option(
-    "--exchange",
-    is_flag=True,
-    help="Jobs: also count what virtual clusters of whole nodes gain by exchanging unused ones every hour.",
-)
-@click.option(
-    "--alpha",
-    type=console.Number(0, 1),
-    default=0.3,
-    show_default=True,
-    help="Jobs on GPUs or cores: the fraction of the users, those with the least progress, whose jobs may start.",
-)
-@click.option(
-    "--sample-share",
-    type=console.Number(0, 1),
-    default=0.0,
-    show_default=True,
-    help="Jobs on GPUs or cores: how long they take is not known, but measured first by short runs (samples) on at "
-    "most this fraction of the machines; 0: it is known.",
-)
-@click.option(
-    "--barrier",
-    is_flag=True,
-    help="Jobs on GPUs or cores: none starts before the samples of all that arrived with it have ended.",
-)
+@training_options
+@job_options
 @click.pass_context
 def simulate(
     context: click.Context,
+    /,
     workload_file: Path,
     cluster_file: Path | None,
     policy: str | None,
@@ -208,29 +86,7 @@ def simulate(
     json_file: Path | None,
     journal_file: Path | None,
     report_file: Path | None,
-    f: float,
-    lease: float,
-    round_window: float,
-    bidders: Literal["apps", "jobs"],
-    payments: str,
-    checkpoint_cost: float,
-    max_bidders: int | None,
-    error: float,
-    lie: float,
-    liar: str | None,
-    processes: int | None,
-    profiles: Path | None,
-    time_unit: str,
-    vcs: Path | None,
-    load: float | None,
-    from_day: int,
-    days: int | None,
-    largest: int | None,
-    low_priority: bool,
-    exchange: bool,
-    alpha: float,
-    sample_share: float,
-    barrier: bool,
+    **of_kind: Any,
 ) -> None:
     """Simulate a workload on a cluster: what the arbiter would do in a day, within seconds.
 
@@ -283,31 +139,26 @@ def simulate(
     """
     if queues is not None and policy is not None:
         raise BadInputError("--policy", policy, "must be left out beside --queues: stock YARN has no arbiter's policy")
-    of_jobs = JobOptions(vcs, load, days, from_day, largest, low_priority, exchange, alpha,
-                         sample_share, barrier)  # fmt: skip
+    of_jobs, of_training = _chosen(JobOptions, of_kind), _chosen(TrainingOptions, of_kind)
     if is_of_jobs(workload_file, of_jobs):
         names = tuple(dict.fromkeys((policy or ("cells" if of_jobs.is_of_cells else "allox")).split(",")))
-        _refuse(context, OF_TRAINING, "for training workloads only")
+        _refuse(context, _names(TrainingOptions), "for training workloads only")
         _refuse(context, ("queues",), OF_CONTAINERS)
-        simulate_jobs(workload_file, cluster_file, names, of_jobs, json_file, report_file)
+        simulate_jobs.simulate(workload_file, cluster_file, names, of_jobs, json_file, report_file)
         return
-    _refuse(context, OF_JOBS, "for jobs only, which --vcs or --load or a .txt workload is for")
+    _refuse(context, _names(JobOptions), "for jobs only, which --vcs or --load or a .txt workload is for")
     if cluster_file is None:
         raise BadInputError("--cluster", "", "must be a file of nodes, or the name of a cluster for training")
     if is_training(workload_file):
         _refuse(context, ("queues",), OF_CONTAINERS)
         if journal_file is not None:
             raise BadInputError("--journal", str(journal_file), "must be left out: simulations of training keep none")
-        options = TrainingOptions(f, lease, round_window, bidders, payments == "on", checkpoint_cost, max_bidders,
-                                  error, lie, () if liar is None else (liar,), processes)  # fmt: skip
         policies = tuple(dict.fromkeys((policy or "themis").split(",")))
-        simulate_training(
-            workload_file, cluster_file, policies, seed, options, profiles, time_unit, json_file, report_file
-        )
+        simulate_training.simulate(workload_file, cluster_file, policies, seed, of_training, json_file, report_file)
         return
     # A workload that is wrong is named as such, whatever else is given.
     submissions = workloads.load(workload_file, installed_kinds(), seed[0])
-    _refuse(context, OF_TRAINING, "for training workloads only")
+    _refuse(context, _names(TrainingOptions), "for training workloads only")
     if len(seed) > 1:
         raise BadInputError("--seed", ",".join(map(str, seed)), "must be one seed")
     if queues is not None and journal_file is not None:
@@ -322,10 +173,18 @@ def _refuse(context: click.Context, options: Iterable[str], why: str) -> None:
     """Raises:
     BadInputError: one of these options is given.
     """
+    flags = {param.name: param.opts[0] for param in context.command.params}
     for name in options:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            value = context.params[name]
-            raise BadInputError(f"--{name.replace('_', '-')}", value, f"must be left out: {why}")
+            raise BadInputError(flags[name], context.params[name], f"must be left out: {why}")
+
+
+def _names(kind: type[JobOptions] | type[TrainingOptions]) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def _chosen(kind: type[Options], given: Mapping[str, Any]) -> Options:
+    return kind(**{name: given[name] for name in _names(kind)})
 
 
 def simulate_arbiter(

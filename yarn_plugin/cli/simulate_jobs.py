@@ -7,8 +7,11 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import click
+
 from yarn_plugin import console
 from yarn_plugin.cells.file import read_cells
+from yarn_plugin.cli.options import FILE, option_group
 from yarn_plugin.cli.progress import progress_bar
 from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.decide.policies.sides import SIDE_POLICIES
@@ -51,6 +54,51 @@ COLUMNS_OF_SIDES = (
 )  # fmt: skip
 
 
+job_options = option_group(
+    click.option(
+        "--vcs", type=FILE, help="Jobs of a trace: file of the cells and the virtual clusters that submit them."
+    ),
+    click.option(
+        "--load",
+        type=console.Number(0, 100, min_open=True),
+        help="Jobs, instead of --vcs: give each virtual cluster so many nodes of 8 GPUs that its jobs keep this "
+        "fraction of them busy.",
+    ),
+    click.option(
+        "--from-day", type=click.IntRange(0), default=0, show_default=True, help="Jobs: leave out earlier days."
+    ),
+    click.option("--days", type=click.IntRange(1), help="Jobs: leave out later days.  [default: none]"),
+    click.option("--largest", type=click.IntRange(1), help="Jobs: only the virtual clusters with the most GPU time."),
+    click.option("--low-priority", is_flag=True, help="Jobs: those that wait run as opportunistic work meanwhile."),
+    click.option(
+        "--exchange",
+        is_flag=True,
+        help="Jobs: also count what virtual clusters of whole nodes gain by exchanging unused ones every hour.",
+    ),
+    click.option(
+        "--alpha",
+        type=console.Number(0, 1),
+        default=0.3,
+        show_default=True,
+        help="Jobs on GPUs or cores: the fraction of the users, those with the least progress, whose jobs may start.",
+    ),
+    click.option(
+        "--sample-share",
+        type=console.Number(0, 1),
+        default=0.0,
+        show_default=True,
+        help="Jobs on GPUs or cores: how long they take is not known, but measured first by short runs "
+        "(samples) on at most this fraction of the machines; 0: it is known.",
+    ),
+    click.option(
+        "--barrier",
+        is_flag=True,
+        help="Jobs on GPUs or cores: none starts before the samples of all that arrived with it have ended.",
+    ),
+)
+"""Of workloads of jobs alone; a parameter is called as its field of `JobOptions`."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobOptions:
     """The options of a simulation of jobs. `vcs`: the file of cells; or `load`: quotas follow from GPU time. `days`,
@@ -83,7 +131,7 @@ def is_of_jobs(workload_file: Path, options: JobOptions) -> bool:
     return options.is_of_cells or allox_file.is_allox(workload_file)
 
 
-def simulate_jobs(
+def simulate(
     workload_file: Path,
     cluster_file: Path | None,
     policies: Sequence[str],
@@ -114,7 +162,7 @@ def simulate_jobs(
         if options.exchange:
             size = _exchanged_size(spec, options)
 
-        def simulate(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
+        def run(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
             keeps_holdings = report_file is not None
             if policy == PRIVATE:
                 private.update(simulate_private(registry, spec, workload.jobs, order, on_ended, keeps_holdings))
@@ -127,13 +175,13 @@ def simulate_jobs(
         workload = allox_file.read(where, workload_file)
         nodes = load_cluster(cluster_file, registry).machines()
 
-        def simulate(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
+        def run(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
             return simulate_sides(policy, registry, nodes, workload.jobs, options.alpha, on_ended,
                                   options.sample_share, options.barrier)  # fmt: skip
 
     for note in workload.notes:
         console.err.print(f"note: {note}")
-    runs = _run_all(policies, workload.jobs, simulate)
+    runs = _run_all(policies, workload.jobs, run)
     exchanged = exchange_nodes(private, size) if options.exchange else []
     _report(workload_file, runs, exchanged, options, json_file, report_file)
 
@@ -174,14 +222,14 @@ def _cells(where: str, workload_file: Path, options: JobOptions) -> tuple[Cluste
 
 
 def _run_all(
-    policies: Sequence[str], jobs: Sequence[Job], simulate: Callable[[str, Callable[[int], None]], JobsOutcome]
+    policies: Sequence[str], jobs: Sequence[Job], run: Callable[[str, Callable[[int], None]], JobsOutcome]
 ) -> list[_Run]:
     runs = []
     with progress_bar("jobs") as bar:
         task = bar.add_task("", total=len(policies) * len(jobs))
         for place, policy in enumerate(policies):
             started, before = time.perf_counter(), place * len(jobs)
-            outcome = simulate(policy, lambda ended, before=before: bar.update(task, completed=before + ended))  # type: ignore[misc]
+            outcome = run(policy, lambda ended, before=before: bar.update(task, completed=before + ended))  # type: ignore[misc]
             runs.append(Result(policy, 0, outcome, time.perf_counter() - started))
     return runs
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import click
 
 from yarn_plugin import console
+from yarn_plugin.cli.options import option_group
 from yarn_plugin.cli.progress import progress_bar
 from yarn_plugin.drive.training_runs import TrainingResult, TrainingRun, bidders, check_policy, simulate_all
 from yarn_plugin.errors import BadInputError
@@ -20,6 +21,7 @@ from yarn_plugin.simulation.leasing.outcome import figures
 from yarn_plugin.simulation.leasing.page import COLUMNS, page, row
 from yarn_plugin.simulation.training.cluster import load as load_cluster
 from yarn_plugin.simulation.training.profiles import load as load_profiles
+from yarn_plugin.simulation.training.themis_file import TIME_UNITS
 from yarn_plugin.simulation.training.workload import GENERATED
 from yarn_plugin.simulation.training.workload import read as read_workload
 from yarn_plugin.toml_files import read_text, read_toml
@@ -62,6 +64,88 @@ class Seeds(click.ParamType[tuple[int, ...]]):
         return tuple(dict.fromkeys(seeds))
 
 
+training_options = option_group(
+    click.option(
+        "--f",
+        type=console.Number(0, 1),
+        default=0.8,
+        show_default=True,
+        help="Training: each round offers GPUs to the 1 - f of the applications that are worst off.",
+    ),
+    click.option(
+        "--lease",
+        "lease_s",
+        type=Minutes(),
+        default="10",
+        show_default=True,
+        help="Training: length of a lease, in minutes.",
+    ),
+    click.option(
+        "--round-window",
+        "round_window_s",
+        type=Minutes(),
+        default="0",
+        show_default=True,
+        help="Training: minutes within which arrivals and freed GPUs share a round.",
+    ),
+    click.option(
+        "--bidders",
+        type=click.Choice(["apps", "jobs"]),
+        default="apps",
+        show_default=True,
+        help="Training: who bids, applications or each of their jobs.",
+    ),
+    click.option(
+        "--payments",
+        type=click.Choice(["on", "off"]),
+        default="on",
+        show_default=True,
+        help="Training: hidden payments of the auction.",
+    ),
+    click.option(
+        "--checkpoint-cost",
+        "checkpoint_s",
+        type=Minutes(),
+        default="0",
+        show_default=True,
+        help="Training: minutes that a job loses when its GPUs change.",
+    ),
+    click.option("--max-bidders", type=click.IntRange(1), help="Training: at most so many bidders a round."),
+    click.option(
+        "--error",
+        type=console.Number(0, 0.99),
+        default=0.0,
+        show_default=True,
+        help="Training: estimates are off by up to this fraction.",
+    ),
+    click.option(
+        "--lie",
+        type=console.Number(0, 10),
+        default=0.0,
+        show_default=True,
+        help="Training: one application exaggerates its slowdowns by this fraction.",
+    ),
+    click.option("--liar", metavar="NAME", help="Training: the application that lies.  [default: the first]"),
+    click.option(
+        "--processes", type=click.IntRange(1), help="Training: simulations at a time.  [default: one per CPU]"
+    ),
+    click.option(
+        "--profiles",
+        type=click.Path(file_okay=False, exists=True, path_type=Path),
+        metavar="DIR",
+        help="Training: directory of measured slowdowns of networks (JSON).",
+    ),
+    click.option(
+        "--time-unit",
+        type=click.Choice(list(TIME_UNITS)),
+        default="minutes",
+        show_default=True,
+        help="Training: unit of the times in a file of the Themis authors' simulator.",
+    ),
+)
+"""Of workloads of training applications alone; a parameter is called as its field of `TrainingOptions`."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
     """The options of a simulation of training applications; times in seconds."""
@@ -70,13 +154,15 @@ class TrainingOptions:
     lease_s: float
     round_window_s: float
     bidders: Literal["apps", "jobs"]
-    payments: bool
+    payments: Literal["on", "off"]
     checkpoint_s: float
     max_bidders: int | None
     error: float
     lie: float
-    liars: tuple[str, ...]
+    liar: str | None
     processes: int | None
+    profiles: Path | None
+    time_unit: str
 
 
 def is_training(path: Path) -> bool:
@@ -97,14 +183,12 @@ def is_training(path: Path) -> bool:
     return "apps" in table or is_generated
 
 
-def simulate_training(
+def simulate(
     workload_file: Path,
     cluster_file: Path,
     policies: Sequence[str],
     seeds: Sequence[int],
     options: TrainingOptions,
-    profiles: Path | None,
-    time_unit: str,
     json_file: Path | None,
     report_file: Path | None,
 ) -> None:
@@ -115,20 +199,19 @@ def simulate_training(
     """
     for policy in policies:
         check_policy(policy)
-    cluster, slowdowns = load_cluster(cluster_file), load_profiles(profiles) if profiles else None
-    workload_of = read_workload(workload_file, slowdowns, time_unit)
+    cluster, slowdowns = load_cluster(cluster_file), load_profiles(options.profiles) if options.profiles else None
+    workload_of = read_workload(workload_file, slowdowns, options.time_unit)
     workloads = {seed: workload_of(seed) for seed in seeds}
     workload = workloads[seeds[0]]
     if len(policies) * len(seeds) > MAX_RUNS:
         raise BadInputError("--seed", len(seeds), f"must be at most {MAX_RUNS:,} simulations in all")
-    unknown = sorted(set(options.liars) - {app.name for app in workload.apps})
-    if unknown:
-        raise BadInputError("--liar", unknown[0], "must be an application of the workload")
+    if options.liar not in (None, *(app.name for app in workload.apps)):
+        raise BadInputError("--liar", options.liar, "must be an application of the workload")
     runs = [
         TrainingRun(
-            policy, seed, workloads[seed], cluster, options.f, options.lease_s, options.bidders, options.payments,
-            options.checkpoint_s, options.max_bidders, options.error, options.lie,
-            options.liars or ((workload.apps[0].name,) if options.lie else ()),
+            policy, seed, workloads[seed], cluster, options.f, options.lease_s, options.bidders,
+            options.payments == "on", options.checkpoint_s, options.max_bidders, options.error, options.lie,
+            (options.liar or workload.apps[0].name,) if options.lie else (),
             keeps_holdings=report_file is not None and seed == seeds[0],
             round_window_s=options.round_window_s,
         )
@@ -167,6 +250,6 @@ def _about(workload_file: Path, cluster_file: Path, options: TrainingOptions) ->
     return (
         f"{workload_file.name} on {cluster_file.name}; f {options.f:g}, lease {options.lease_s / 60:g} min, "
         f"round window {options.round_window_s / 60:g} min, "
-        f"bidders: {options.bidders}, payments {'on' if options.payments else 'off'}, "
+        f"bidders: {options.bidders}, payments {options.payments}, "
         f"checkpoint {options.checkpoint_s:g} s"
     )

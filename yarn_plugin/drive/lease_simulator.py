@@ -20,7 +20,8 @@ from yarn_plugin.model.share import Claim, Lease, Pool
 from yarn_plugin.simulation.leasing.application import JobProgress, TrainingApplication
 from yarn_plugin.simulation.leasing.job import RunningJob
 from yarn_plugin.simulation.leasing.layout import GpuIds, Layout
-from yarn_plugin.simulation.leasing.outcome import Holding, JobOutcome, Round, TrainingOutcome
+from yarn_plugin.simulation.leasing.outcome import JobOutcome, Round, TrainingOutcome
+from yarn_plugin.simulation.outcome import Holding
 
 
 @dataclass(frozen=True, slots=True)

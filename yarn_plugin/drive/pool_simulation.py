@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from heapq import heappop, heappush
 from typing import Any, Protocol
 
 from yarn_plugin.decide.pools.commands import Ask, Command, Downgrade, Grant, LeaseEnded, Offer, Renew, Revoke, Solve
@@ -17,6 +16,7 @@ from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.drive.virtual_pool import VirtualPool
+from yarn_plugin.drive.virtual_time import Agenda
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.model.share import Claim, Pool
 from yarn_plugin.model.topology import Topology
@@ -83,12 +83,10 @@ class PoolSimulation:
         self, pool: Pool, registry: Registry, topology: Topology, claimants: Claimants, solve_s: float = 0.0
     ) -> None:
         self._pool, self._claimants, self._solve_s = VirtualPool(pool, registry), claimants, solve_s
-        self._solvers = registry.solvers()
-        self._tags = {kind: tag for tag, kind in registry.tags().items()}
+        self._solver = registry.solver()
         self._view = View(capacity=topology.capacity(), topology=topology, steering=True)
         self._shown = self._view.only(self._pool.reads)
-        self._agenda: list[tuple[float, int, Callable[[float], None]]] = []
-        self._added = 0
+        self._agenda = Agenda()
         self._claims_changed = False
         self._inputs: deque[Input] = deque()
         self.now = 0.0
@@ -103,7 +101,7 @@ class PoolSimulation:
         self._claimants.settle()
         progress_at = 0.0
         while not self._claimants.is_done() and self.now < progress_at + STUCK_AFTER:
-            due, timer = self._next_action(), self._pool.next_due()
+            due, timer = self._agenda.next_at(), self._pool.next_due()
             if min(due, timer) == math.inf:
                 break
             if timer <= due:
@@ -111,13 +109,13 @@ class PoolSimulation:
                 self._carry_out(self._pool.fire(self._shown, timer))
             else:
                 self.now = progress_at = due
-                while self._next_action() == due:
-                    heappop(self._agenda)[2](due)
+                while self._agenda.next_at() == due:
+                    self._agenda.pop()[1](due)
             self.drain()
             # What happens at one moment is one change: a lease that ends and is won back moves nothing.
-            if min(self._next_action(), self._pool.next_due()) > self.now:
+            if min(self._agenda.next_at(), self._pool.next_due()) > self.now:
                 self._claimants.settle()
-            progress_at = self.now if self._agenda else progress_at
+            progress_at = progress_at if self._agenda.is_idle() else self.now
 
     @property
     def inputs(self) -> int:
@@ -131,8 +129,7 @@ class PoolSimulation:
 
     def put(self, at: float, action: Callable[[float], None]) -> None:
         """Call this at a time."""
-        self._added += 1
-        heappush(self._agenda, (at, self._added, action))
+        self._agenda.put(at, action)
 
     def revise(self) -> None:
         """What is claimed has changed."""
@@ -156,9 +153,6 @@ class PoolSimulation:
             else:
                 return
         raise SimulationError(f"the controller of the pool does not come to rest at {self.now:.0f} s")
-
-    def _next_action(self) -> float:
-        return self._agenda[0][0] if self._agenda else math.inf
 
     def _see(self) -> None:
         self._claims_changed = False
@@ -196,7 +190,7 @@ class PoolSimulation:
         self._claimants.revoked(command)
 
     def _solve(self, name: str, problem: object) -> None:
-        outcome = Outcome(name, "done", self._solvers[self._tags[type(problem)]](problem))
+        outcome = Outcome(name, "done", self._solver(problem))
         if self._solve_s:
             self.put(self.now + self._solve_s, lambda at: self._inputs.append(outcome))
         else:

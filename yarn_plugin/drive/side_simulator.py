@@ -6,7 +6,6 @@ also for those of all jobs that arrived at the same moment, and all ends at whol
 A job that is preempted goes on where it was, at no cost.
 """
 
-import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from yarn_plugin.decide.mechanisms import allox
 from yarn_plugin.decide.policies.sides import SidePolicy
 from yarn_plugin.decide.policies.sides.queue import GPU_KIND, Queue, Running
 from yarn_plugin.drive.pool_simulation import SimulationError
+from yarn_plugin.drive.virtual_time import Agenda
 from yarn_plugin.simulation.jobs.job import Job
 from yarn_plugin.simulation.jobs.outcome import JobOutcome, JobsOutcome, Spread
 
@@ -76,8 +76,8 @@ class SideSimulation:
         self._unsampled: dict[float, dict[str, _Run]] = {}
         self._waiting: dict[str, _Run] = {}
         self._running: dict[str, _Run] = {}
-        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
-        self._added, self._at, self._has_new = 0, 0.0, False
+        self._agenda = Agenda()
+        self._at, self._has_new = 0.0, False
         self._busy_s = 0.0
         self._outcomes: list[JobOutcome] = []
         self._progress = Spread(self._users)
@@ -90,10 +90,10 @@ class SideSimulation:
         """
         for job in self._jobs:
             self._put(job.arrives_at, partial(self._arrive, job))
-        while self._agenda:
-            self._at = self._agenda[0][0]
-            while self._agenda and self._agenda[0][0] == self._at:
-                heapq.heappop(self._agenda)[2]()
+        while not self._agenda.is_idle():
+            self._at = self._agenda.next_at()
+            while self._agenda.next_at() == self._at:
+                self._agenda.pop()[1](self._at)
             self._start_samples()
             self._choose()
         if self._waiting:
@@ -102,13 +102,11 @@ class SideSimulation:
         return JobsOutcome(tuple(outcomes), sum(map(len, self._ends)), self._busy_s, self._at,
                            progress_spread=self._progress.mean(self._at))  # fmt: skip
 
-    def _put(self, at: float, action: Callable[[], None]) -> None:
-        self._added += 1
+    def _put(self, at: float, action: Callable[[float], None]) -> None:
         # The authors' simulator moves in steps of a second.
-        at = math.ceil(at - 1e-9) if self._barrier else at
-        heapq.heappush(self._agenda, (at, self._added, action))
+        self._agenda.put(math.ceil(at - 1e-9) if self._barrier else at, action)
 
-    def _arrive(self, job: Job) -> None:
+    def _arrive(self, job: Job, at: float) -> None:
         run = _Run(job, allox.Job(job.name, job.tenant, job.estimated_s, self._shares, job.arrives_at))
         for kind, seconds in enumerate(job.seconds):
             if seconds is not None and self._ends[kind]:
@@ -132,7 +130,7 @@ class SideSimulation:
                 self._busy_s += seconds
                 self._put(self._at + seconds, partial(self._sampled, run, kind, machine))
 
-    def _sampled(self, run: _Run, kind: int, machine: int) -> None:
+    def _sampled(self, run: _Run, kind: int, machine: int, at: float) -> None:
         self._ends[kind][machine] = None
         run.samples -= 1
         self._admit(run)
@@ -192,7 +190,7 @@ class SideSimulation:
         self._progress.add(self._at, run.job.tenant, -run.value)
         return run
 
-    def _end(self, run: _Run, wake: int) -> None:
+    def _end(self, run: _Run, wake: int, at: float) -> None:
         if run.began_at is None or wake != run.wake:
             return
         self._stop(run.job.name)

@@ -1,5 +1,6 @@
 """The simulator: the arbiter's own decisions, with YARN and applications simulated in virtual time."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -105,7 +106,7 @@ class Simulation:
         nodes = cluster.machines()
         self._agenda = Agenda()
         self._arbiter = VirtualArbiter(self._carry_out_all, registry, journal)
-        self._solvers, self._tags = registry.solvers(), {kind: tag for tag, kind in registry.tags().items()}
+        self._solver = registry.solver()
         self._yarn = SimulatedYarn(nodes) if queues is None else StockYarn(nodes)
         self._capacity = total_of(node.capacity for node in nodes)
         self._manager = SimulatedManager(
@@ -144,13 +145,13 @@ class Simulation:
     def _advance(self) -> bool:
         """Run the next action or timer; False if none is left. Timers precede other actions of the same time."""
         due, timer = self._agenda.next_at(), self._arbiter.next_due()
-        if timer is not None and (due is None or timer <= due):
+        if timer is not None and timer <= due:
             self._now = timer
             self._arbiter.advance_to(timer)
-        elif due is not None:
+        elif due < math.inf:
             self._now, action = self._agenda.pop()
             action(self._now)
-        return timer is not None or due is not None
+        return timer is not None or due < math.inf
 
     # Applications.
 
@@ -298,8 +299,7 @@ class Simulation:
     def _solve(self, at: float, command: SolveInWorker) -> None:
         """Report the result of a problem, or the error of its solver, as a worker process does."""
         try:
-            result = self._solvers[self._tags[type(command.problem)]](command.problem)
-            solved = Solved(command.pool, command.id, "done", result)
+            solved = Solved(command.pool, command.id, "done", self._solver(command.problem))
         except Exception as problem:  # noqa: BLE001 - the error is the outcome
             solved = Solved(command.pool, command.id, "failed", error=describe(problem))
         self._arbiter.take(solved, at)

@@ -1,5 +1,6 @@
 """Virtual time: an agenda of future actions, and the arbiter driven by it instead of a clock."""
 
+import math
 from collections.abc import Callable
 from heapq import heappop, heappush
 
@@ -32,9 +33,9 @@ class Agenda:
         """Whether no essential action is left."""
         return not self._essential
 
-    def next_at(self) -> float | None:
-        """The time of the next action; None if none is left."""
-        return self._actions[0][0] if self._actions else None
+    def next_at(self) -> float:
+        """The time of the next action; infinity if none is left."""
+        return self._actions[0][0] if self._actions else math.inf
 
     def pop(self) -> tuple[float, Callable[[float], None]]:
         """Remove the next action; returns it with its time."""

@@ -6,7 +6,7 @@ from yarn_plugin.quantities import number
 from yarn_plugin.report import Bar, Gantt, Key, Row, Text
 from yarn_plugin.report.figure import COLOURS
 from yarn_plugin.report.figure import colour as css_colour
-from yarn_plugin.simulation.leasing.outcome import Holding
+from yarn_plugin.simulation.outcome import Holding
 from yarn_plugin.simulation.result import colour
 
 MAX_ROWS = 64

@@ -46,6 +46,17 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Holding:
+    """A GPU leased to an application (`group`: its name in the workload) without a break."""
+
+    gpu: str
+    app: str
+    group: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of a simulation.
 

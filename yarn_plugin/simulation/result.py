@@ -1,6 +1,6 @@
 """A simulation that has run, of whatever kind, and how several of them are drawn side by side."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -10,6 +10,9 @@ from yarn_plugin.report.figure import COLOURS
 from yarn_plugin.simulation.outcome import quantile
 
 Measured = TypeVar("Measured")
+
+MAX_POINTS = 400
+"""Points in a chart over time."""
 
 SHOWN_QUANTILE = 0.99
 """Larger values are shown as this quantile in a distribution, as outliers would squeeze the rest of it."""
@@ -33,6 +36,17 @@ class Result(Generic[Measured]):
 def colour(place: int) -> int | None:
     """Of a series, by its place; None: grey."""
     return place if place < COLOURS else None
+
+
+def thinned(points: Iterable[tuple[float, float]], until: float) -> tuple[tuple[float, float], ...]:
+    """Points of a chart over time; of more than `MAX_POINTS`, the largest value of an interval each."""
+    every = list(points)
+    width = until / MAX_POINTS if len(every) > MAX_POINTS else 0.0
+    largest: dict[float, float] = {}
+    for at, value in every:
+        start = at // width * width if width else at
+        largest[start] = max(largest.get(start, value), value)
+    return tuple(largest.items())
 
 
 def distribution(

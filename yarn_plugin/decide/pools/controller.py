@@ -221,6 +221,11 @@ class Registry:
         }
         return {**plain, **by_policy}
 
+    def solver(self) -> Callable[[Any], object]:
+        """One that solves problems of every kind."""
+        solvers, tags = self.solvers(), {kind: tag for tag, kind in self.tags().items()}
+        return lambda problem: solvers[tags[type(problem)]](problem)
+
 
 class Controllers:
     """The controllers of pools, each created once for the same settings. Owned by a driver, or by a host."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from yarn_plugin.model.share import Holding as LeasedCell
-from yarn_plugin.simulation.leasing.outcome import Holding
+from yarn_plugin.simulation.outcome import Holding
 
 
 class CellMap:

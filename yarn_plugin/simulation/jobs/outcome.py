@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil, fsum, sqrt
 from statistics import fmean
 
-from yarn_plugin.simulation.leasing.outcome import Holding
+from yarn_plugin.simulation.outcome import Holding
 
 LATER_S = 60.0
 """A job that waits so much longer than in a private cluster counts."""

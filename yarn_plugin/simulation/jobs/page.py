@@ -1,14 +1,12 @@
 """The page of simulations of jobs: the figures of each policy, and the distributions of waits and completion times."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from yarn_plugin.report import KeyFigure, KeyFigures, Page, Section, Series, Text, TimeChart, table_of
 from yarn_plugin.simulation.gpu_chart import gpu_chart
 from yarn_plugin.simulation.jobs.outcome import JobsOutcome
-from yarn_plugin.simulation.result import Result, colour, distribution
-
-MAX_POINTS = 400
-"""Points in a chart over time."""
+from yarn_plugin.simulation.result import Result, colour, distribution, thinned
 
 
 def page(
@@ -59,12 +57,6 @@ def _cell_map(runs: Sequence[Result[JobsOutcome]]) -> list[Section]:
 
 
 def _blocked(outcome: JobsOutcome) -> tuple[tuple[float, float], ...]:
-    """How many nodes were blocked; of many changes, the largest number of an interval each."""
-    width = max(outcome.ended_at / MAX_POINTS, 1e-9)
-    points: dict[float, float] = {}
-    now = 0
-    for at, change in outcome.blocked:
-        now += change
-        start = at // width * width
-        points[start] = max(points.get(start, 0.0), float(now))
-    return tuple(points.items())
+    """How many nodes were blocked, over time."""
+    counts = accumulate(change for _, change in outcome.blocked)
+    return thinned(((at, count) for (at, _), count in zip(outcome.blocked, counts, strict=True)), outcome.ended_at)

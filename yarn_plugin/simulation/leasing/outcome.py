@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import groupby
 from statistics import fmean, median
 
-from yarn_plugin.simulation.outcome import jain
+from yarn_plugin.simulation.outcome import Holding, jain
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,6 @@ class Round:
     asked: int = 0
     offered: int = 0
     bidders: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """A GPU leased to an application (`group`: its name in the workload) without a break."""
-
-    gpu: str
-    app: str
-    group: str
-    start: float
-    end: float
 
 
 class Contention:

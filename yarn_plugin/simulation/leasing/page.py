@@ -19,10 +19,7 @@ from yarn_plugin.report import (
 )
 from yarn_plugin.simulation.gpu_chart import gpu_chart
 from yarn_plugin.simulation.leasing.outcome import Figures, TrainingOutcome, figures
-from yarn_plugin.simulation.result import Result, distribution
-
-MAX_POINTS = 400
-"""Points in a chart over time: of more rounds, the largest values of an interval each."""
+from yarn_plugin.simulation.result import Result, distribution, thinned
 
 SLOWEST = 15
 """Jobs listed: those with the largest rho."""
@@ -123,18 +120,13 @@ def _rounds(run: Run) -> list[TimeChart | Text]:
     auctions = [one for one in run.outcome.rounds if one.offered]
     if not auctions:
         return [Text(f"{run.policy}: {len(run.outcome.rounds)} rounds without auctions.", "muted")]
-    width = max(run.outcome.ended_at / MAX_POINTS, 1e-9)
-    offered: dict[float, float] = {}
-    bidders: dict[float, float] = {}
-    for one in auctions:
-        at = one.at if len(auctions) <= MAX_POINTS else one.at // width * width
-        offered[at] = max(offered.get(at, 0.0), one.offered)
-        bidders[at] = max(bidders.get(at, 0.0), one.bidders)
+    offered = thinned(((one.at, one.offered) for one in auctions), run.outcome.ended_at)
+    bid = thinned(((one.at, one.bidders) for one in auctions), run.outcome.ended_at)
     return [
         TimeChart(
             f"{run.name}: applications that were offered GPUs, and that bid",
             "applications",
-            (Series("offered", tuple(offered.items()), 1), Series("bid", tuple(bidders.items()), 0)),
+            (Series("offered", offered, 1), Series("bid", bid, 0)),
         )
     ]
 
