@@ -1,7 +1,8 @@
 """Mutants of the lease controller: `python -m tests.chaos.mutants` draws some by a seed and counts which are found.
+With `--cells` those of the ledger, in worlds of virtual clusters.
 
-A mutant is one change of one function in `decide/pools/lease`: another operator, a number off by one, a dropped
-statement. The function's code is replaced while the seeds are played.
+A mutant is one change of one function in `decide/pools/lease` or `decide/leases`: another operator, a number off by
+one, a dropped statement. The function's code is replaced while the seeds are played.
 """
 
 import argparse
@@ -13,10 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chaos.__main__ import play
+from tests.chaos.cells import CellsWorld
 from tests.chaos.edits import functions, recoded
+from tests.chaos.world import World
 
-PACKAGE = "yarn_plugin.decide.pools.lease"
-ROOM = Path(__file__).parents[2] / Path(*PACKAGE.split("."))
+PLAYED_IN = {"yarn_plugin.decide.pools.lease": World, "yarn_plugin.decide.leases": CellsWorld}
 
 SWAPS = {
     ast.Lt: ast.LtE,
@@ -65,32 +67,36 @@ def _changes_of(node):
                 yield one.lineno, "dropped", lambda block=block, place=place: block.__setitem__(place, ast.Pass())
 
 
-def drawn(count, seed):
+def folder_of(package):
+    return Path(__file__).parents[2] / Path(*package.split("."))
+
+
+def drawn(package, count, seed):
     """Mutants: (module, number of the change, function, line, what)."""
     every = [
         (file.stem, number, name, line, what)
-        for file in sorted(ROOM.glob("*.py"))
+        for file in sorted(folder_of(package).glob("*.py"))
         for number, (name, line, what, _) in enumerate(changes(ast.parse(file.read_text())))
     ]
     return random.Random(seed).sample(every, count)
 
 
 @contextmanager
-def mutated(stem, number):
+def mutated(package, stem, number):
     """One function has the code of a mutant."""
-    path = ROOM / f"{stem}.py"
+    path = folder_of(package) / f"{stem}.py"
     tree = ast.parse(path.read_text())
     name, _, _, change = list(changes(tree))[number]
     change()
-    with recoded(f"{PACKAGE}.{stem}", name, tree, path):
+    with recoded(f"{package}.{stem}", name, tree, path):
         yield
 
 
-def finder(stem, number, seeds):
+def finder(package, stem, number, seeds):
     """The first seed that finds a mutant, and what it says; None if none does."""
-    with mutated(stem, number):
+    with mutated(package, stem, number):
         for seed in seeds:
-            _, problem = play(seed, replays=False)
+            _, problem = play(seed, replays=False, kind=PLAYED_IN[package])
             if problem:
                 return seed, problem
     return None
@@ -101,11 +107,13 @@ def main():
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--last", type=int, default=49, help="the last seed that is played")
+    parser.add_argument("--cells", action="store_true", help="of the ledger, in worlds of virtual clusters")
     options = parser.parse_args()
+    package = next(name for name, kind in PLAYED_IN.items() if (kind is CellsWorld) == options.cells)
     logging.disable(logging.CRITICAL)
     found = 0
-    for stem, number, name, line, what in drawn(options.count, options.seed):
-        by = finder(stem, number, range(options.last + 1))
+    for stem, number, name, line, what in drawn(package, options.count, options.seed):
+        by = finder(package, stem, number, range(options.last + 1))
         found += by is not None
         said = "NOT found" if by is None else f"seed {by[0]}: {by[1][:100]}"
         print(f"{stem}.py:{line} {'.'.join(name)} {what}: {said}", flush=True)
