@@ -88,7 +88,8 @@ def test_planned_training_is_planned_anew_in_each_place_with_the_losses_of_plain
     assert furthest < 5e-6
     plans = [json.loads(path.read_text()) for path in sorted(notes.iterdir())]
     assert [plan["ranks"][0] for plan in plans] == ([2, 4, 4] if communication == "planned" else [])
-    assert hosts(submitted)[1] == hosts(submitted)[2] == 2
+    # Between them it may start for a moment on the GPUs that it has when the machine is lost.
+    assert hosts(submitted)[1] == hosts(submitted)[-1] == 2
 
 
 def hosts(submitted):
