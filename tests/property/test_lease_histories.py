@@ -11,6 +11,7 @@ from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import Configured, Deregistered, NodesChanged
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Renew
+from yarn_plugin.decide.pools.lease.room import NO_ROOM
 from yarn_plugin.decide.step_cache import StepCache
 from yarn_plugin.drive import journaling
 from yarn_plugin.drive.replay import rerun_records
@@ -173,7 +174,9 @@ def check_decisions(decided):
         for command in one.commands:
             if isinstance(command, RecordRound):
                 assert command.cause.opened_by
-                total = sum(n for part in ("won", "leftover", "idle") for _, n in getattr(command.cause, part))
+                parts = [*command.cause.won, *command.cause.leftover, *command.cause.idle]
+                # GPUs without room are not offered.
+                total = sum(n for what, n in parts if what != NO_ROOM)
                 assert command.cause.error or total <= command.cause.gpus
     return until
 

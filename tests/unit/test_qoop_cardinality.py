@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.estimate.cardinality import MOST_ROWS, Cardinalities, Corrections, Measurement
+from qoop.estimate.cardinality import MAX_ROWS, Cardinalities, Corrections, Measurement
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, with_rows
 from qoop.plans.graph import JoinGraph, Relation
@@ -236,7 +236,7 @@ def test_contradicting_measurements_do_not_break_it(uncertainties, found):
 
 def test_absurd_counts_do_not_overflow():
     counted = dict.fromkeys((ORDERS | LINES, LINES | ITEMS, ITEMS | PARTS), 2.0**63)
-    assert 0 < rows(counted).rows(ORDERS | LINES | ITEMS | PARTS) <= MOST_ROWS
+    assert 0 < rows(counted).rows(ORDERS | LINES | ITEMS | PARTS) <= MAX_ROWS
 
 
 def test_a_table_with_fewer_rows_has_fewer_bytes_and_values():

@@ -9,6 +9,7 @@ from sqlglot.dialects.dialect import Dialect
 from qoop import api, explain, session_query
 from qoop.as_written.causes import Excess, TooMuch
 from qoop.as_written.decide import Names
+from qoop.engine.table_versions import TableVersions
 from qoop.estimate.gate import Inputs
 from qoop.latest import Latest
 from qoop.parsing import statement
@@ -101,6 +102,7 @@ def spark(monkeypatch):
     monkeypatch.setattr(api, "plain_sql", lambda spark, text: spark.sql(text))
     monkeypatch.setattr(api, "statements_as_written", lambda spark, text: [written_statement])
     monkeypatch.setattr(session_query, "query_session", lambda spark: spark)
+    monkeypatch.setattr(session_query, "latest_versions", lambda written, text: TableVersions())
     for module in (api, session_query):
         monkeypatch.setattr(module, "in_session_of", lambda spark, frame: frame)
     monkeypatch.setattr(session_query, "showing_sources", lambda frame, written: frame)
