@@ -18,7 +18,7 @@ from tests.chaos.cells import CellsWorld
 from tests.chaos.edits import functions, recoded
 from tests.chaos.world import World
 
-PLAYED_IN = {"yarn_plugin.decide.pools.lease": World, "yarn_plugin.decide.leases": CellsWorld}
+CONTROLLER, LEDGER = "yarn_plugin.decide.pools.lease", "yarn_plugin.decide.leases"
 
 SWAPS = {
     ast.Lt: ast.LtE,
@@ -96,7 +96,7 @@ def finder(package, stem, number, seeds):
     """The first seed that finds a mutant, and what it says; None if none does."""
     with mutated(package, stem, number):
         for seed in seeds:
-            _, problem = play(seed, replays=False, kind=PLAYED_IN[package])
+            _, problem = play(seed, replays=False, kind=CellsWorld if package == LEDGER else World)
             if problem:
                 return seed, problem
     return None
@@ -109,7 +109,7 @@ def main():
     parser.add_argument("--last", type=int, default=49, help="the last seed that is played")
     parser.add_argument("--cells", action="store_true", help="of the ledger, in worlds of virtual clusters")
     options = parser.parse_args()
-    package = next(name for name, kind in PLAYED_IN.items() if (kind is CellsWorld) == options.cells)
+    package = LEDGER if options.cells else CONTROLLER
     logging.disable(logging.CRITICAL)
     found = 0
     for stem, number, name, line, what in drawn(package, options.count, options.seed):

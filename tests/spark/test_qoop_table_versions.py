@@ -5,13 +5,13 @@ QOOP_PYSPARKS: a folder with a directory for each version of pyspark; QOOP_JARS:
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-SPARKS, JARS = (Path(os.environ.get(name) or "/nowhere") for name in ("QOOP_PYSPARKS", "QOOP_JARS"))
+from tests.spark.other_sparks import SPARKS, run_with
+
+JARS = Path(os.environ.get("QOOP_JARS") or "/nowhere")
 
 KINDS = {
     "delta": (
@@ -100,21 +100,9 @@ def test_all_stages_read_one_version_of_each_table(kind, tmp_path):
         "spark.sql.warehouse.dir": (tmp_path / "warehouse").as_uri(),
         "spark.sql.catalog.lake.warehouse": (tmp_path / "lake").as_uri(),
     }
-    path = os.pathsep.join([str(spark), str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
-    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | {"PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, kind, json.dumps(given)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    told = [line.removeprefix("TOLD ") for line in done.stdout.splitlines() if line.startswith("TOLD ")]
-    assert told, f"{done.stdout[-2000:]}{done.stderr[-3000:]}"
-    print(f"{kind} with pyspark {spark.name}: {told[0]}")
-    told = json.loads(told[0])
+    told, printed = run_with(spark, PROGRAM, kind, json.dumps(given), timeout_s=300, cwd=tmp_path)
+    assert told, printed[-5000:]
+    print(f"{kind} with pyspark {spark.name}: {json.dumps(told)}")
     stages, reason = told["planned"]
     assert stages > 1 and reason is None and told["changed"], told
     assert told["same rows"] and told["rows now"] == 6, told

@@ -4,17 +4,13 @@ QOOP_PYSPARKS: a folder with a directory for each version, filled by `pip instal
 """
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from qoop.engine import versions
+from tests.spark.other_sparks import SPARKS, run_with
 from tests.spark.spark_sessions import small_data
 
-SPARKS = Path(os.environ.get("QOOP_PYSPARKS") or "/nowhere")
 FOUND = sorted(path.name for path in SPARKS.glob("*") if (path / "pyspark").is_dir())
 
 pytestmark = [
@@ -54,26 +50,9 @@ print("TOLD " + json.dumps(told), flush=True)
 """
 
 
-def run_with(version):
-    """The program with a version of pyspark: what it told, and all that it printed."""
-    path = os.pathsep.join([str(SPARKS / version), str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path}
-    environment.pop("SPARK_HOME", None)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(small_data().path), *map(str, NUMBERS)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    told = [line.removeprefix("TOLD ") for line in done.stdout.splitlines() if line.startswith("TOLD ")]
-    return json.loads(told[0]) if told else None, f"{done.stdout}{done.stderr}"
-
-
 @pytest.mark.parametrize("version", FOUND)
 def test_a_version_plans_with_sparks_answers_or_is_refused(version):
-    told, printed = run_with(version)
+    told, printed = run_with(SPARKS / version, PROGRAM, str(small_data().path), *map(str, NUMBERS), timeout_s=500)
     if versions.numbers(version) < versions.OLDEST:
         assert told is None
         assert f"QoopError: spark: is Spark {version}; qoop needs Spark 4.0 or later" in printed

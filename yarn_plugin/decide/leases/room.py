@@ -60,4 +60,4 @@ def beyond_leases(in_use: InUse, leased_on: Callable[[str, str], int]) -> dict[s
 def is_any_unlisted(claims: Iterable[Claim], in_use: InUse) -> bool:
     """Whether an application that is not registered uses GPUs, and its containers were never listed: they may be on
     any node."""
-    return any(one.held[GPU] and not one.is_registered and one.app not in in_use for one in claims)
+    return any(not one.is_registered and one.app not in in_use and one.held[GPU] for one in claims)

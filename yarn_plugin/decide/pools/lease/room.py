@@ -41,7 +41,10 @@ def _crowded(turn: Turn) -> Iterator[str]:
     free: dict[str, list[str]] = {}
     for gpu in turn.free():
         free.setdefault(turn.inventory.places[gpu].machine, []).append(gpu)
-    for machine in {*room, *beyond} & free.keys():
+    # In one order, so that the state is the same in every process.
+    for machine in dict.fromkeys([*room, *beyond]):
+        if machine not in free:
+            continue
         # Leased GPUs come first: their tasks run, or are about to start and need room too.
         leased = gpus[machine] - len(free[machine])
         yield from sorted(free[machine])[max(room.get(machine, gpus[machine]) - leased - beyond.get(machine, 0), 0) :]
