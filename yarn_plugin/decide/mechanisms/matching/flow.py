@@ -14,6 +14,10 @@ UNITS = 2.0**40
 """Into how many integer units the largest cost is divided: costs are rounded to 1e-12 of it."""
 
 
+GROWTH = 1.5
+"""By how much classes are deepened while the deepest is used."""
+
+
 def is_installed() -> bool:
     """Whether OR-tools can be imported."""
     try:
@@ -42,7 +46,7 @@ def classes_by_flow(seconds: Floats, waits: Sequence[Floats], depths: Sequence[i
         if not full:
             return jobs_by_class
         for kind in full:
-            depths[kind] = min(2 * depths[kind], limits[kind])
+            depths[kind] = min(math.ceil(GROWTH * depths[kind]) + 1, limits[kind])
 
 
 def _solved(seconds: Floats, waits: Sequence[Floats], depths: Sequence[int]) -> ByClass:
