@@ -125,7 +125,7 @@ class LedgerChecks:
 
     def __init__(self, world):
         self.world, self.cells = world, None
-        self.own, self.told, self.by_member = {}, {}, {}
+        self.own, self.told, self.placed, self.by_member = {}, {}, {}, {}
         self.ids, self.asked, self.problems, self.wakes, self.idle = set(), {}, {}, {}, {}
         self.claims, self.told_ends, self.beyond, self.placing = (), {}, {}, {}
         self.last = 0.0
@@ -196,6 +196,9 @@ class LedgerChecks:
 
     def _hear(self, call):
         """What applications are told."""
+        for _, _, plan in call.heard:
+            for one in plan.place:
+                self.placed[one.key], self.by_member[one.member] = _leased(one, call.at), one.key
         self.granted, self.ended, self.revoked = [], [], []
         for one in call.out:
             if isinstance(one, Grant | Revoke | CancelRevoke | LeaseEnded | Renew | Downgrade):
@@ -224,9 +227,9 @@ class LedgerChecks:
                     self._end(call, lease, named, cause)
 
     def _grant(self, call, app, lease, cause):
-        key = self._key_of(call, lease.member)
+        key = self.by_member[lease.member]
         require(lease.id not in self.told, f"{lease.id} is granted again")
-        placed = self._placed(call, key)
+        placed = self.placed[key]
         names, every = {}, []
         for holding in placed.holdings:
             names[holding.cell] = self._names(holding)
@@ -245,16 +248,6 @@ class LedgerChecks:
             require(cause == LeasePlaced(placed.note, waited), f"{lease.id} is granted because of {cause}")
         self.told[lease.id] = Told(key, app, names, lease.until, lease.kind)
         self.granted.append(key)
-
-    def _key_of(self, call, member):
-        places = [one for _, _, plan in call.heard for one in plan.place]
-        self.by_member |= {one.member: one.key for one in places}
-        return self.by_member[member]
-
-    def _placed(self, call, key):
-        if key in self.own:
-            return self.own[key]
-        return next(_leased(one, call.at) for _, _, plan in call.heard for one in plan.place if one.key == key)
 
     def _names(self, holding):
         if holding.amounts:
@@ -289,7 +282,7 @@ class LedgerChecks:
         self.revoked.append((held.key, leaving, one.cause))
 
     def _holdings(self, call, key, cells):
-        return [one for one in self._placed(call, key).holdings if one.cell in cells]
+        return [one for one in self.placed[key].holdings if one.cell in cells]
 
     def _leased_now(self, app):
         """How many GPUs of each node an application was told it leases."""
@@ -306,7 +299,7 @@ class LedgerChecks:
         self.ended.append((held.key, cells, cause, replace(held), self._holdings(call, held.key, cells)))
         held.names = {cell: names for cell, names in held.names.items() if cell not in cells}
         held.leaving = tuple(cell for cell in held.leaving if cell not in cells)
-        held.released -= set(cells)
+        held.released = held.released - set(cells)
         if not held.leaving:
             held.by = held.revoke = None
         if not held.names:
@@ -338,7 +331,7 @@ class LedgerChecks:
                 elif one.key in seen:
                     self.dropped.append((one, seen[one.key]))
             for one in plan.place:
-                old = seen.get(one.replaces)
+                old = seen.get(one.replaces, self.own.get(one.replaces))
                 is_waiting = old is not None and old.started_at is None
                 if is_waiting:
                     self.own.pop(old.key, None)
@@ -371,7 +364,6 @@ class LedgerChecks:
                 own = self.own[key] = replace(own, leaving=held.leaving, by=held.by)
                 require(entry.id == id and tuple(held.names) == own.cells, f"{key}: its application knows other cells")
                 require((held.until, held.kind) == (own.until, own.kind), f"{key}: its application knows another end")
-                require(entry.said >= 1, f"{key}: nothing was said of it")
                 require(entry.revoke == held.revoke, f"{key}: another command is open")
             leased = entry.leased if entry.leased.replaces in call.after else replace(entry.leased, replaces=None)
             own = own if own.replaces in call.after else replace(own, replaces=None)
@@ -389,7 +381,7 @@ class LedgerChecks:
 
     def _check_causes(self, call):
         """Each revocation has a reason, and what was to be revoked is."""
-        replaced = {self._before(call, key).replaces for key in self.granted}
+        replaced = {self.placed[key].replaces for key in self.granted}
         settings, said = self.world.settings, call.what.message if isinstance(call.what, FromApp) else None
         for key, leaving, cause in self.revoked:
             match cause:
@@ -423,9 +415,9 @@ class LedgerChecks:
                     bad = [node for node in whole_gpus(self.cells, holdings) if used[node] > left[node]]
                     require(not bad or call.events(happenings.Broken), f"{key} is taken as vacated, and {bad} are in use")
                 case LeaseReplaced():
-                    new = [one for one in self.granted if self._before(call, one).replaces == key]
+                    new = [one for one in self.granted if self.placed[one].replaces == key]
                     require(len(new) == 1, f"{key} ends as replaced")
-                    to = self._before(call, new[0]).holdings
+                    to = self.placed[new[0]].holdings
                     require(all(passes(self.cells, one, to) for one in holdings), f"{key} passes over {cells}")
                     self.world.sometimes(True, "lease replaced")
                 case NotPlaced():
@@ -446,7 +438,7 @@ class LedgerChecks:
         return release.lease in self.told or True
 
     def _before(self, call, key):
-        return self.last_own.get(key) or self._placed(call, key)
+        return self.last_own.get(key) or self.placed[key]
 
     def _check_lost(self, call):
         """Leases end on exactly the cells that are broken, or beyond what their node has."""
@@ -535,9 +527,11 @@ class LedgerChecks:
         match call.what:
             case Outcome(_, "done", ContainersListed(app, containers, asked_at)):
                 for held in self.told.values():
-                    if held.app == app and held.leaving and (asked_at is None or asked_at >= held.since):
+                    if held.app != app or not held.leaving or held.since == call.at:
+                        continue
+                    if asked_at >= held.since:
                         held.listed = containers
-                    elif held.app == app and held.leaving:
+                    else:
                         again = [one for one in call.of(ListContainers) if one.app == app]
                         require(again, f"the list is older than a revocation, and {app} is not listed again")
                         self.world.sometimes(True, "list too old")
@@ -615,6 +609,8 @@ class LedgerChecks:
                 continue
             before = call.before.get(key)
             if before is None or before.leased != one or not call.view.steering or entry.app not in apps:
+                if entry.app in asked:
+                    self.placing[key] = call.at
                 continue
             used, here = call.used(entry.app) or Counter(), call.leased(entry.app)
             if not whole or all(used[node] >= here[node] for node in whole):

@@ -223,12 +223,12 @@ class _Draft:
             self.draws.choice(("guaranteed", "opportunistic", "sample")), self._until(), gang, old,
             self.draws.choice(("", f"note {self.count % 3}")), self.draws.choice(("", "job-x")), won,
         )  # fmt: skip
-        placed = Leased(key, claim, place.holdings, replaces=old, gang=gang)
-        every = later(self.seen.cells, [*self.leases.values(), placed])
+        placed = Leased(key, claim, place.holdings, replaces=None if is_over else old, gang=gang)
+        every = later(self.seen.cells, [*others.values(), placed])
         if self._is_crowded(drawn) or not every.is_valid():
             return None
         self.number += 1
-        self.leases = {**others, key: replace(placed, replaces=None if is_over else old)}
+        self.leases = {**others, key: placed}
         return place
 
     def _is_crowded(self, holdings):
