@@ -412,13 +412,15 @@ class LedgerChecks:
                     is_so = isinstance(said, Release) and call.what.app == app == held.app and self._is_named(said, held)
                     require(is_so, f"{key} ends as released")
                     used, left = call.used(app) or Counter(), self._leased_now(app)
+                    # Lists do not tell parts of GPUs from what else runs there.
+                    left.update(self.cells.gpus[one.cell].machine for one in holdings
+                                if one.amounts and one.cell in self.cells.gpus)  # fmt: skip
                     bad = [node for node in whole_gpus(self.cells, holdings) if used[node] > left[node]]
                     require(not bad or call.events(happenings.Broken), f"{key} is taken as vacated, and {bad} are in use")
                 case LeaseReplaced():
-                    new = [one for one in self.granted if self.placed[one].replaces == key]
-                    require(len(new) == 1, f"{key} ends as replaced")
-                    to = self.placed[new[0]].holdings
-                    require(all(passes(self.cells, one, to) for one in holdings), f"{key} passes over {cells}")
+                    new = [self.placed[one].holdings for one in self.granted if self.placed[one].replaces == key]
+                    is_so = any(all(passes(self.cells, one, to) for one in holdings) for to in new)
+                    require(is_so, f"{key} ends as replaced on {cells}")
                     self.world.sometimes(True, "lease replaced")
                 case NotPlaced():
                     self._check_not_placed(call, key, cause, cells)
@@ -837,8 +839,8 @@ class LedgerChecks:
                     dues.append(one.until - settings.notice_s)
             if one.by is not None:
                 dues.append(one.by)
-            if settings.place_within_s and one.started_at is not None and self.placing.get(key) != "decided":
-                dues.append((self.placing.get(key) or one.started_at) + settings.place_within_s)
+            if settings.place_within_s and one.started_at is not None and not entry.is_placed:
+                dues.append((one.started_at if entry.listed_at is None else entry.listed_at) + settings.place_within_s)
         dues += [(since if at is None else at) + settings.grace_s for since, at in self.beyond.values()]
         dues += [getattr(one, _by(one)) for one, _ in self.asked.values()]
         soon = min((one for one in dues if one > call.at), default=None)
