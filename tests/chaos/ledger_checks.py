@@ -128,7 +128,7 @@ class LedgerChecks:
         self.own, self.told, self.placed, self.by_member = {}, {}, {}, {}
         self.ids, self.asked, self.problems, self.wakes, self.idle = set(), {}, {}, {}, {}
         self.claims, self.told_ends, self.beyond, self.placing = (), {}, {}, {}
-        self.last = 0.0
+        self.last, self.nodes = 0.0, {}
 
     def take(self, view, at, what, before, after, out, heard, occupancy):
         cells = cells_of(view.topology, self._usable, self.world.settings.gpu_memory_mb)
@@ -863,8 +863,13 @@ class LedgerChecks:
             require(False, f"a ledger is taken as valid: {what}")
 
     def _note_rare(self, call):
-        for entry in call.after.values():
+        nodes = {one.id: one.capacity for one in self.cells.at("node")}
+        resized = {one for one, capacity in nodes.items() if self.nodes.get(one, capacity) != capacity}
+        self.nodes = nodes
+        for key, entry in call.after.items():
             for one in entry.leased.holdings:
+                is_resized = key in call.before and not one.amounts and one.cell in resized
+                self.world.sometimes(is_resized, "node resized under a lease")
                 self.world.sometimes(not one.amounts and self.cells[one.cell].level == "node", "whole node leased")
                 self.world.sometimes(one.amounts and one.cell in self.cells.gpus, "shared GPU")
         for event in call.events(happenings.Broken):

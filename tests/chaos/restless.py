@@ -49,7 +49,7 @@ from yarn_plugin.model.share import Claim
 from yarn_plugin.model.topology import TopologyDescription
 
 POOL = "gpu"
-BUSY_S, QUIET_S = 120.0, 120.0
+BUSY_S, QUIET_S = 80.0, 80.0
 HOSTS = ("n0:1", "n1:1", "n2:1", "n3:1", "n3:2")
 
 RARE = (
@@ -252,7 +252,7 @@ class _Draft:
             return Holding(gpu, Resources.of(amounts), f"host-{gpu}")
         if kind < 0.88 and nodes:
             return Holding(draws.choice(nodes), Resources.of({VCORES: draws.randint(1, 6), MEMORY: 100}))
-        return Holding(draws.choice(sorted(cells.paths) or ["nowhere"]))
+        return Holding(draws.choice(sorted(cells.paths) or ["nowhere"]) if kind < 0.96 or not nodes else draws.choice(nodes))
 
     # What else is wanted.
 
@@ -510,10 +510,15 @@ class RestlessWorld:
     def _node_changes(self):
         name, draws = self.draws.choice(HOSTS), self.draws
         if name in self.nodes and draws.random() < 0.5:
-            if draws.random() < 0.5:
-                self.nodes[name] = self._node(name)
+            node = self.nodes[name]
+            if draws.random() < 0.6:
+                # With as many GPUs as before, or others.
+                new = self._node(name)
+                gpus = draws.choice((new, node)).capacity[GPU]
+                amounts = {**new.capacity.as_dict(), MEMORY: draws.choice((48000, 64000, 80000)), GPU: gpus}
+                self.nodes[name] = replace(new, capacity=Resources.of(amounts))
                 return
-            node = self.nodes.pop(name)
+            del self.nodes[name]
             if draws.random() < 0.6:
                 self.broken[name] = node
             self._end([one for one, (_, container) in self.containers.items() if container.node == name])
