@@ -609,10 +609,10 @@ class LedgerChecks:
                 self.placing[key] = "decided"
             if began is None or began + within > call.at or began == call.at or self.placing.get(key) == "decided":
                 continue
-            before = call.before.get(key)
+            before, asked_before = call.before.get(key), self.placing.get(key)
+            if entry.app in asked:
+                self.placing[key] = call.at
             if before is None or before.leased != one or not call.view.steering or entry.app not in apps:
-                if entry.app in asked:
-                    self.placing[key] = call.at
                 continue
             used, here = call.used(entry.app) or Counter(), call.leased(entry.app)
             if not whole or all(used[node] >= here[node] for node in whole):
@@ -621,13 +621,10 @@ class LedgerChecks:
                 two.leased.leaving for two in call.after.values() if two.app == entry.app
             ):
                 is_list = isinstance(call.what, Outcome) and getattr(call.what.result, "app", "") == entry.app
-                asked_before = self.placing.get(key)
                 require(not (is_list and asked_before), f"{key} is not in use, and is not taken back")
                 require(asked_before or entry.app in asked, f"{key} is not in use in time, and nobody looks")
-                if entry.app in asked:
-                    self.placing[key] = call.at
-                else:
-                    require(asked_before + within > call.at, f"{key} is not in use, and no list came: nobody looks")
+                is_again = entry.app in asked or asked_before + within > call.at
+                require(is_again, f"{key} is not in use, and no list came: nobody looks")
         self.placing = {key: one for key, one in self.placing.items() if key in call.after}
 
     # Beyond leases.
