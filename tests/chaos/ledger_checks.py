@@ -634,7 +634,11 @@ class LedgerChecks:
         for held in told:
             if held.app == app and held.leaving and held.by <= call.at and held.key in leases:
                 revoked = [one for one in leases[held.key].leased.holdings if one.cell in held.leaving]
-                overdue += whole_gpus(self.cells, revoked)[node]
+                here = whole_gpus(self.cells, revoked)[node]
+                if not here:
+                    # What is to be vacated elsewhere changes nothing here.
+                    continue
+                overdue += here
                 overstays = max(overstays, self._overstayed(call, held, leases, node, used))
         leased = call.leased(app, leases)[node] - overdue
         return (min(leased, used - overstays) if overstays else leased), overdue > 0

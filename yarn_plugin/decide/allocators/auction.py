@@ -10,7 +10,6 @@ declares jobs, leases are of the first.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Literal
 
 from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.allocators.cells import Cells
@@ -31,7 +30,7 @@ from yarn_plugin.decide.allocators.happenings import (
 from yarn_plugin.decide.allocators.ledger_turn import LedgerTurn
 from yarn_plugin.decide.allocators.plan import NOTHING, Idle, Plan, Wake
 from yarn_plugin.decide.allocators.seen import Seen
-from yarn_plugin.decide.leases.settings import MAX_SECONDS, RULES, LedgerSettings
+from yarn_plugin.decide.leases.settings import MAX_SECONDS, RULES, LedgerSettings, Rules
 from yarn_plugin.decide.mechanisms import partial_allocation
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
 from yarn_plugin.decide.pools.lease import estimates, handover, members, refusal, room, rounds
@@ -79,11 +78,13 @@ class AuctionSettings:
         Raises:
             BadInputError: one is out of range.
         """
-        self.of_rounds(1, RULES)
+        self.of_rounds(1, RULES, 0.0)
 
-    def of_rounds(self, seed: int, rules: Literal[2, 3, 4]) -> LeaseSettings:
+    def of_rounds(self, seed: int, rules: Rules, grace_s: float) -> LeaseSettings:
         """The same for the rounds. What they do not read are the ledger's settings."""
-        return LeaseSettings(seed=seed, rules=rules, **asdict(self))
+        # By earlier rules, the default.
+        grace_s = grace_s if rules > 4 else LeaseSettings().grace_s
+        return LeaseSettings(seed=seed, rules=rules, grace_s=grace_s, **asdict(self))
 
 
 OF_ROUNDS = frozenset(one.name for one in fields(AuctionSettings))
@@ -125,7 +126,8 @@ class Auction:
 
     def __init__(self, settings: AuctionSettings) -> None:
         self._settings = settings
-        self._of_rounds = settings.of_rounds(1, RULES)
+        self._of_rounds = settings.of_rounds(1, RULES, 0.0)
+        self._given: tuple[int, Rules, float] | None = None
         self._derived = Derived()
         self._inventory: tuple[Cells, Inventory] | None = None
         self._claims: tuple[Mapping[ClaimKey, Claim], dict[str, ClaimKey], tuple[Claim, ...]] | None = None
@@ -183,8 +185,9 @@ class Auction:
         """A turn on this state, and the claim that an application's leases are of."""
         # An exception leaves nothing behind: the index may have been changed in part.
         last, self._last = self._last, None
-        if (self._of_rounds.seed, self._of_rounds.rules) != (seen.seed, seen.rules):
-            self._of_rounds = self._settings.of_rounds(seen.seed, seen.rules)
+        given = seen.seed, seen.rules, seen.grace_s
+        if self._given != given:
+            self._given, self._of_rounds = given, self._settings.of_rounds(*given)
         if self._inventory is None or self._inventory[0] is not seen.cells:
             self._inventory = seen.cells, inventory_of(seen.cells)
         if self._claims is None or self._claims[0] is not seen.claims:

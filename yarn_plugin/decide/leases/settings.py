@@ -11,7 +11,9 @@ from yarn_plugin.model.topology import Cell
 
 MAX_SECONDS = 1e9
 
-RULES: Literal[4] = 4
+Rules = Literal[2, 3, 4, 5]
+
+RULES: Literal[5] = 5
 """By which pools of leases decide that are configured now."""
 
 
@@ -32,7 +34,10 @@ class LedgerSettings(PoolNodes):
     it is asked. 3: where some run on the node, it is revoked; a question waits for its own answer; an auction counts as
     service what an application held until the call in which it lost it. 4: also, GPUs of a node that containers beyond
     leases use are not leased; neither a list of containers that was asked for before a revocation nor an idle new lease
-    makes revoked cells look vacated (see `handover`); the grants of an auction say how its leases were won.
+    makes revoked cells look vacated (see `handover`); the grants of an auction say how its leases were won. 5: also, an
+    allocator is told of the end of each lease in time, whatever was placed with less than `notice_s` to its end; where
+    an application has to vacate GPUs of one node, containers on others are not signalled for it; an auction counts
+    with `grace_s`, not with 30 s.
 
     Which cells: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).
@@ -51,7 +56,7 @@ class LedgerSettings(PoolNodes):
     gpu_memory_mb: int | None = None
     partition: str = ""
     nodes: tuple[str, ...] = ()
-    rules: Literal[2, 3, 4] = 2
+    rules: Rules = 2
 
     def __post_init__(self) -> None:
         """Check the values.

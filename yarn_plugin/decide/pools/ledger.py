@@ -347,11 +347,12 @@ class _Call:
         self.book.apply(handover.note_listed(self.book.leases, self.book.occupancy, found, topology, yarn_app))
         if self._view.steering:
             known, leases, occupancy = self._ledger.excess, self.book.leases, self.book.occupancy
+            rules = self._settings.rules
             signals = excess.signal(
                 known,
                 found,
                 topology,
-                lambda node, used: excess.allowed(leases, occupancy, found.app, node, used, self._at)[0],
+                lambda node, used: excess.allowed(leases, occupancy, found.app, node, used, self._at, rules)[0],
             )
             self.book.apply(Changes(commands=signals))
 
@@ -400,7 +401,15 @@ class _Call:
     def _seen(self) -> Seen:
         book, settings, steering = self.book, self._settings, self._view.steering
         return Seen(
-            self._at, settings.seed, self._cells, self._claims, book.seen, book.occupancy, steering, settings.rules
+            self._at,
+            settings.seed,
+            self._cells,
+            self._claims,
+            book.seen,
+            book.occupancy,
+            steering,
+            settings.rules,
+            settings.grace_s,
         )
 
     def _send(self, plan: Plan) -> None:
@@ -448,7 +457,7 @@ class _Call:
             self._in_use,
             self._steering,
             self._at,
-            self._settings.grace_s,
+            self._settings,
         )
         self._ledger = replace(self._ledger, excess=found)
         self.book.apply(Changes(commands=commands))
@@ -471,7 +480,7 @@ class _Call:
 
     def _deadlines(self) -> Iterator[float]:
         book, settings = self.book, self._settings
-        yield from ends.deadlines(book.occupancy, settings)
+        yield from ends.deadlines(book.occupancy, self._at, settings)
         for key in book.occupancy.leaving:
             if (by := book.leases[key].leased.by) is not None:
                 yield by
