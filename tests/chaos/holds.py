@@ -53,9 +53,7 @@ class Holds:
         return Holds(self.cells).fits(self.holdings)
 
     def is_held(self, gpu):
-        return not all(
-            one.cell != gpu and (one.amounts or not self.has(one.cell, gpu)) for one in self.holdings
-        )
+        return not all(one.cell != gpu and (one.amounts or not self.has(one.cell, gpu)) for one in self.holdings)
 
     def gpus_on(self, node):
         """How many whole GPUs of a node are held."""
@@ -84,9 +82,7 @@ def passes(cells, held, to):
 
 def whole_gpus(cells, holdings):
     """The whole GPUs of each node that these are."""
-    return Counter(
-        cells.gpus[gpu].machine for one in holdings if not one.amounts for gpu in cells.gpus_in(one.cell)
-    )
+    return Counter(cells.gpus[gpu].machine for one in holdings if not one.amounts for gpu in cells.gpus_in(one.cell))
 
 
 def leased_on(cells, leases, app):
@@ -96,5 +92,3 @@ def leased_on(cells, leases, app):
     parts = {one.cell for one in mine if one.amounts and one.cell in cells.gpus and one.amounts[GPU_MILLI]}
     found.update(cells.gpus[gpu].machine for gpu in parts)
     return found
-
-

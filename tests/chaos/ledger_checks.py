@@ -354,7 +354,10 @@ class LedgerChecks:
 
     def _check_same(self, call):
         """The ledger, what was planned and what was told are the same."""
-        require(self.own.keys() == call.after.keys(), f"the leases are not those planned: {self.own.keys() ^ call.after.keys()}")
+        require(
+            self.own.keys() == call.after.keys(),
+            f"the leases are not those planned: {self.own.keys() ^ call.after.keys()}",
+        )
         told = {held.key: (id, held) for id, held in self.told.items()}
         for key, entry in call.after.items():
             own = self.own[key]
@@ -409,14 +412,18 @@ class LedgerChecks:
                 case LeaseVacated(after_s):
                     self._check_given_back(call, cells, held, holdings, after_s)
                 case LeaseReleased(app):
-                    is_so = isinstance(said, Release) and call.what.app == app == held.app and self._is_named(said, held)
+                    is_so = (
+                        isinstance(said, Release) and call.what.app == app == held.app
+                    )
                     require(is_so, f"{key} ends as released")
                     used, left = call.used(app) or Counter(), self._leased_now(app)
                     # Lists do not tell parts of GPUs from what else runs there.
                     left.update(self.cells.gpus[one.cell].machine for one in holdings
                                 if one.amounts and one.cell in self.cells.gpus)  # fmt: skip
                     bad = [node for node in whole_gpus(self.cells, holdings) if used[node] > left[node]]
-                    require(not bad or call.events(happenings.Broken), f"{key} is taken as vacated, and {bad} are in use")
+                    require(
+                        not bad or call.events(happenings.Broken), f"{key} is taken as vacated, and {bad} are in use"
+                    )
                 case LeaseReplaced():
                     new = [self.placed[one].holdings for one in self.granted if self.placed[one].replaces == key]
                     is_so = any(all(passes(self.cells, one, to) for one in holdings) for to in new)
@@ -435,9 +442,6 @@ class LedgerChecks:
                 case _:
                     require(False, f"{key} ends because of {cause}")
         self._check_lost(call)
-
-    def _is_named(self, release, held):
-        return release.lease in self.told or True
 
     def _before(self, call, key):
         return self.last_own.get(key) or self.placed[key]
@@ -467,7 +471,9 @@ class LedgerChecks:
     def _check_fits(self, call):
         leases = [entry.leased for entry in call.after.values()]
         started = [one for one in leases if one.started_at is not None]
-        require(Holds(self.cells, [held for one in started for held in one.holdings]).is_valid(), "cells are held twice")
+        require(
+            Holds(self.cells, [held for one in started for held in one.holdings]).is_valid(), "cells are held twice"
+        )
         require(later(self.cells, leases).is_valid(), "cells will be held twice")
 
     def _check_waiting(self, call):
@@ -674,7 +680,9 @@ class LedgerChecks:
                     chosen.append(one.id)
                     left -= one.resources[GPU]
             if chosen and listed_at is not None:
-                expected.append(SignalContainers(listed.app, tuple(chosen), BeyondLease(listed.app, node, used, allowed)))
+                expected.append(
+                    SignalContainers(listed.app, tuple(chosen), BeyondLease(listed.app, node, used, allowed))
+                )
                 self.world.sometimes(True, "container signalled")
         require(call.of(SignalContainers) == expected, f"{call.of(SignalContainers)} are signalled, not {expected}")
 
@@ -713,9 +721,7 @@ class LedgerChecks:
                 holdings = tuple(one for one in entry.leased.holdings if (key, one.cell) not in lost)
                 left.append(replace(entry.leased, holdings=holdings))
         held = later(self.cells, left)
-        unlisted = any(
-            one.app == one.yarn_app and one.held[GPU] and call.used(one.app) is None for one in claims
-        )
+        unlisted = any(one.app == one.yarn_app and one.held[GPU] and call.used(one.app) is None for one in claims)
         found = []
         for node in sorted(one.id for one in self.cells.at("node")):
             gpus = [gpu for gpu in self.cells.gpus_in(node) if gpu not in self.cells.broken]
@@ -755,14 +761,16 @@ class LedgerChecks:
                 fits = held.fits([holding]) and not is_crowded
                 require(seen.fits(holding) == fits, f"{holding} is said to fit: {not fits}")
             left = seen.left(cell)
-            for name, amount in cells[cell].capacity:
+            for name, _ in cells[cell].capacity:
                 some = Holding(cell, Resources.of({name: left[name]})) if left[name] else None
                 more = Holding(cell, Resources.of({name: left[name] + 1}))
                 require(some is None or held.fits([some]), f"{cell} has not {left[name]} {name} left")
                 require(not held.fits([more]), f"{cell} has more than {left[name]} {name} left")
         for app in {entry.app for entry in call.after.values()}:
             for node in cells.at("node"):
-                require(seen.gpus_on(app, node.id) == call.leased(app)[node.id], f"{app} leases other GPUs of {node.id}")
+                require(
+                    seen.gpus_on(app, node.id) == call.leased(app)[node.id], f"{app} leases other GPUs of {node.id}"
+                )
 
     # Questions, problems and timers.
 
@@ -848,7 +856,9 @@ class LedgerChecks:
         timers = {one.key: one.at for one in call.of(SetTimer)}
         next_at = timers.get(NEXT)
         require(next_at is None or next_at > call.at, "the timer is set to the past")
-        require(soon is None or (next_at is not None and next_at <= soon), f"something is due at {soon}, not at {next_at}")
+        require(
+            soon is None or (next_at is not None and next_at <= soon), f"something is due at {soon}, not at {next_at}"
+        )
         require({key: at for key, at in timers.items() if key != NEXT and at is not None}.items()
                 <= {WAKE + key: at for key, at in wanted.items()}.items(), "another timer is set")  # fmt: skip
 
@@ -912,8 +922,9 @@ def _damaged(ledger, cells):
             return with_entry(replace(entry, leased=replace(entry.leased, **changes)))
 
         yield replace(ledger, leases={**ledger.leases, f"{key}-other": entry}), "a lease under another one's key"
-        yield replace(ledger, claims=tuple(one for one in ledger.claims if (one.app, one.job) != leased.claim)), (
-            "a lease of a claim that is gone"
+        yield (
+            replace(ledger, claims=tuple(one for one in ledger.claims if (one.app, one.job) != leased.claim)),
+            ("a lease of a claim that is gone"),
         )
         yield with_lease(holdings=()), "a lease of nothing"
         yield with_lease(holdings=(*leased.holdings, Holding("nowhere"))), "a lease of an unknown cell"
@@ -921,7 +932,11 @@ def _damaged(ledger, cells):
         whole = [one for one in leased.holdings if not one.amounts]
         if whole:
             yield replace(ledger, leases={**ledger.leases, f"{key}-twin": twin}), "a cell that is held twice"
-        same = replace(twin, id=entry.id, leased=replace(twin.leased, holdings=(Holding(leased.cells[0], Resources.of({VCORES: 0})),)))
+        same = replace(
+            twin,
+            id=entry.id,
+            leased=replace(twin.leased, holdings=(Holding(leased.cells[0], Resources.of({VCORES: 0})),)),
+        )
         yield replace(ledger, leases={**ledger.leases, f"{key}-twin": same}), "two leases of one id"
         if entry.is_started and not leased.leaving:
             yield with_lease(by=5.0), "a lease that is to be vacated, and keeps all"

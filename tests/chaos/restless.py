@@ -129,7 +129,19 @@ class _Draft:
                 parts[name] = True
         # In the order in which they are carried out: each is about what those before it have left.
         found = {}
-        for name in ("withdraw", "keep", "reclass", "announce", "drop", "place", "ask", "solve", "wake", "hold", "idle"):
+        for name in (
+            "withdraw",
+            "keep",
+            "reclass",
+            "announce",
+            "drop",
+            "place",
+            "ask",
+            "solve",
+            "wake",
+            "hold",
+            "idle",
+        ):
             if name in parts:
                 found[name] = getattr(self, f"_{name}")()
         return Plan(**{name: value for name, value in found.items() if value})
@@ -150,9 +162,8 @@ class _Draft:
             one, until = self.leases[key], self._until()
             is_still = self.draws.random() < 0.3
             if one.leaving and not is_still:
-                if not later(self.seen.cells, list(self.leases.values())).fits(list(one.revoked)):
-                    is_still = True
-                elif self._is_crowded(one.revoked):
+                held = later(self.seen.cells, list(self.leases.values()))
+                if self._is_crowded(one.revoked) or not held.fits(list(one.revoked)):
                     is_still = True
                 else:
                     self.leases[key] = replace(one, leaving=(), by=None)
@@ -252,7 +263,9 @@ class _Draft:
             return Holding(gpu, Resources.of(amounts), f"host-{gpu}")
         if kind < 0.88 and nodes:
             return Holding(draws.choice(nodes), Resources.of({VCORES: draws.randint(1, 6), MEMORY: 100}))
-        return Holding(draws.choice(sorted(cells.paths) or ["nowhere"]) if kind < 0.96 or not nodes else draws.choice(nodes))
+        return Holding(
+            draws.choice(sorted(cells.paths) or ["nowhere"]) if kind < 0.96 or not nodes else draws.choice(nodes)
+        )
 
     # What else is wanted.
 
@@ -377,7 +390,9 @@ class RestlessWorld:
         if self.replays and self.steps % 4 == 0:
             written = self.codec.dump(after)
             read = self.codec.read(json.loads(written))
-            require(read == after and self.codec.dump(read) == written, "a state that is journaled is read back otherwise")
+            require(
+                read == after and self.codec.dump(read) == written, "a state that is journaled is read back otherwise"
+            )
             after = read if self.steps % 8 == 0 else after
         self.state = after
         occupancy = self.kept._known.occupancy
@@ -491,10 +506,11 @@ class RestlessWorld:
         self.numbers += 1
         draws, yarn_app = self.draws, f"application_1_{self.numbers:04}"
         is_registered = draws.random() < 0.85
-        self.apps[f"a{self.numbers}" if is_registered else yarn_app] = RestlessApp(
-            f"a{self.numbers}" if is_registered else yarn_app, yarn_app, draws.choice((("",), ("",), ("j1", "j2"))),
-            draws.random() < 0.8, draws.random() < 0.7, draws.choice((0, 0, 0, 0, 1)), is_submitted=draws.random() < 0.2,
-            is_registered=is_registered,
+        name = f"a{self.numbers}" if is_registered else yarn_app
+        self.apps[name] = RestlessApp(
+            name, yarn_app, draws.choice((("",), ("",), ("j1", "j2"))),
+            draws.random() < 0.8, draws.random() < 0.7, draws.choice((0, 0, 0, 0, 1)),
+            is_submitted=draws.random() < 0.2, is_registered=is_registered,
         )  # fmt: skip
 
     def _leave(self):
