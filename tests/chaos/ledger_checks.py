@@ -412,9 +412,7 @@ class LedgerChecks:
                 case LeaseVacated(after_s):
                     self._check_given_back(call, cells, held, holdings, after_s)
                 case LeaseReleased(app):
-                    is_so = (
-                        isinstance(said, Release) and call.what.app == app == held.app
-                    )
+                    is_so = isinstance(said, Release) and call.what.app == app == held.app
                     require(is_so, f"{key} ends as released")
                     used, left = call.used(app) or Counter(), self._leased_now(app)
                     # Lists do not tell parts of GPUs from what else runs there.
