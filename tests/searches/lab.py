@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tests.leased.intervals import Interval, overlaps
 from themis_agent.app_file import read
 from themis_agent.live import recorded
