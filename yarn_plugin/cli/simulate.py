@@ -24,7 +24,7 @@ from yarn_plugin.report import write as write_report
 from yarn_plugin.simulation import workload as workloads
 from yarn_plugin.simulation.application import installed_kinds
 from yarn_plugin.simulation.cluster import load
-from yarn_plugin.simulation.outcome import columns, figures, rows, totals
+from yarn_plugin.simulation.figures import group_columns, group_rows, record, totals
 from yarn_plugin.simulation.page import page
 from yarn_plugin.simulation.result import Result
 from yarn_plugin.simulation.scheduler_queues import QueueTree
@@ -219,11 +219,11 @@ def simulate_arbiter(
         )
         outcome = simulation.run()
     result = Result(policy, seed, outcome, time.perf_counter() - started)
-    console.out.print(console.table(None, columns(outcome), rows(outcome)))
+    console.out.print(console.table(None, group_columns(outcome), group_rows(outcome)))
     for line in totals(outcome, result.wall_s):
         console.out.print(line)
     if json_file is not None:
-        console.write_json(json_file, figures(outcome, result.wall_s, policy, seed))
+        console.write_json(json_file, record(outcome, result.wall_s, policy, seed))
     if journal is not None and journal_file is not None:
         write(journal_file, journal.content(), PRIVATE_MODE)
     if report_file is not None:

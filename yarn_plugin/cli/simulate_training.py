@@ -13,12 +13,13 @@ import click
 from yarn_plugin import console
 from yarn_plugin.cli.options import option_group
 from yarn_plugin.cli.progress import progress_bar
-from yarn_plugin.drive.training_runs import TrainingResult, TrainingRun, bidders, check_policy, simulate_all
+from yarn_plugin.drive.training_runs import TrainingRun, bidders, check_policy, simulate_all
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
 from yarn_plugin.report import write
-from yarn_plugin.simulation.leasing.outcome import figures
+from yarn_plugin.simulation.figures import training_figures
 from yarn_plugin.simulation.leasing.page import COLUMNS, page, row
+from yarn_plugin.simulation.result import Result
 from yarn_plugin.simulation.training.cluster import load as load_cluster
 from yarn_plugin.simulation.training.profiles import load as load_profiles
 from yarn_plugin.simulation.training.themis_file import TIME_UNITS
@@ -240,10 +241,10 @@ def simulate(
         write(page(results, _about(workload_file, cluster_file, options)), report_file)
 
 
-def _record(workload_file: Path, result: TrainingResult) -> dict[str, Any]:
+def _record(workload_file: Path, result: Result) -> dict[str, Any]:
     """A row of `--json`."""
     named = {"policy": result.policy, "workload": workload_file.stem, "seed": result.seed}
-    return {**named, **asdict(figures(result.outcome)), "wall_s": result.wall_s}
+    return {**named, **asdict(training_figures(result.outcome)), "wall_s": result.wall_s}
 
 
 def _about(workload_file: Path, cluster_file: Path, options: TrainingOptions) -> str:

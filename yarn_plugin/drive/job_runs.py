@@ -19,8 +19,8 @@ from yarn_plugin.model.resources import GPU, MEMORY, VCORES
 from yarn_plugin.model.share import Pool
 from yarn_plugin.model.topology import Topology, TopologyDescription
 from yarn_plugin.simulation.jobs.job import Job
-from yarn_plugin.simulation.jobs.outcome import JobsOutcome
 from yarn_plugin.simulation.jobs.virtual_clusters import gpus_of, private_clusters, topology_of
+from yarn_plugin.simulation.outcome import Outcome
 
 PRIVATE = "private"
 CELL_POLICIES = ("cells", "quota", "capacity", "fair", "fifo", PRIVATE)
@@ -42,7 +42,7 @@ def simulate_cells(
     order: Order,
     on_ended: Callable[[int], None] = lambda count: None,
     keeps_holdings: bool = False,
-) -> JobsOutcome:
+) -> Outcome:
     """Simulate jobs in virtual clusters. `order`: which jobs of each claim. `keeps_holdings`: see `JobSimulation`."""
     assured = {name: gpus_of(spec, name) for name in spec.clusters}
     allocator: str
@@ -50,7 +50,7 @@ def simulate_cells(
     match policy:
         case "private":
             parts = simulate_private(registry, spec, jobs, order, on_ended, keeps_holdings)
-            return JobsOutcome.together(list(parts.values()))
+            return Outcome.together(list(parts.values()))
         case "cells":
             allocator, settings = "cells", BuddyCellsSettings(spec)
         case "quota":
@@ -77,9 +77,9 @@ def simulate_private(
     order: Order,
     on_ended: Callable[[int], None] = lambda count: None,
     keeps_holdings: bool = False,
-) -> dict[str, JobsOutcome]:
+) -> dict[str, Outcome]:
     """Simulate the jobs of each virtual cluster in a private cluster of its cells; see `simulate_cells`."""
-    parts, done = dict[str, JobsOutcome](), 0
+    parts, done = dict[str, Outcome](), 0
     for name, own in private_clusters(spec):
         mine = [job for job in jobs if job.tenant == name]
         count = lambda ended, before=done: on_ended(before + ended)  # noqa: E731
@@ -100,7 +100,7 @@ def simulate_sides(
     on_ended: Callable[[int], None] = lambda count: None,
     sample_share: float = 0.0,
     barrier: bool = False,
-) -> JobsOutcome:
+) -> Outcome:
     """Simulate jobs that may run on GPUs or on cores. A slot of cores has room for every job.
 
     AlloX is the arbiter's own allocator, other policies are simulated alone; with a `barrier`, AlloX too.
@@ -132,7 +132,7 @@ def _run(
     *,
     is_sampled: bool = False,
     keeps_holdings: bool = False,
-) -> JobsOutcome:
+) -> Outcome:
     parameters = LedgerSettings(allocator, settings, grace_s=0.0, place_within_s=0.0, rules=RULES)
     pool = Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters)
     return JobSimulation(

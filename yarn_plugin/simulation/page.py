@@ -15,7 +15,8 @@ from yarn_plugin.report import (
     TimeChart,
     table_of,
 )
-from yarn_plugin.simulation.outcome import AppOutcome, Outcome, Usage, columns, rows, summary, totals
+from yarn_plugin.simulation.figures import group_columns, group_rows, summary, totals
+from yarn_plugin.simulation.outcome import JobOutcome, Outcome, Usage
 from yarn_plugin.simulation.result import Result, colour, distribution
 
 MAX_POINTS = 240
@@ -28,7 +29,7 @@ MIN_PEAK_USE = 0.02
 """A chart of the use is shown if at least this fraction of the cluster is in use at some time."""
 
 
-def page(result: Result[Outcome], about: str) -> Page:
+def page(result: Result, about: str) -> Page:
     """The page of a simulation. `about`: the files and the seed."""
     outcome = result.outcome
     return Page(
@@ -52,24 +53,24 @@ def _sentence(line: str) -> str:
 
 
 def _key_figures(outcome: Outcome) -> KeyFigures:
-    stats = summary(outcome.finished)
+    stats = summary(outcome.ended)
     if stats is None:
         return KeyFigures((KeyFigure("applications ended", "0"),))
     return KeyFigures(
         (
-            KeyFigure("applications ended", f"{stats.apps}", f"of {len(outcome.apps)}"),
+            KeyFigure("applications ended", f"{stats.apps}", f"of {len(outcome.jobs)}"),
             KeyFigure("mean completion time", f"{stats.mean_s:.0f} s", f"95th percentile {stats.p95_s:.0f} s"),
             KeyFigure("mean slowdown", f"{stats.mean_slowdown:.2f}", "relative to running alone"),
             KeyFigure("fairness", f"{stats.jain_slowdown:.2f}", "Jain's index of slowdowns"),
-            KeyFigure("cluster utilisation", f"{outcome.utilisation():.0%}", "mean of the dominant resource"),
+            KeyFigure("cluster utilisation", f"{outcome.utilisation:.0%}", "mean of the dominant resource"),
         )
     )
 
 
 def _table(outcome: Outcome) -> Table:
     return table_of(
-        columns(outcome),
-        rows(outcome),
+        group_columns(outcome),
+        group_rows(outcome),
         "Completion times in seconds, from arrival to end. Slowdown: completion time relative to running alone on "
         "the whole cluster. Fairness: Jain's index of the slowdowns.",
     )
@@ -120,13 +121,13 @@ def _distributions(outcome: Outcome) -> list[Distribution]:
     ]
 
 
-def _distribution(title: str, unit: str, outcome: Outcome, figure: Callable[[AppOutcome], float]) -> Distribution:
-    values = {group: [figure(app) for app in outcome.finished_in(group)] for group in outcome.groups}
+def _distribution(title: str, unit: str, outcome: Outcome, figure: Callable[[JobOutcome], float]) -> Distribution:
+    values = {group: [figure(app) for app in outcome.ended_in(group)] for group in outcome.groups}
     return distribution(title, unit, values, is_clipped=True)
 
 
 def _slowest(outcome: Outcome) -> Table:
-    ordered = sorted(outcome.finished, key=lambda app: -(app.slowdown or 0.0))[:MAX_LISTED]
+    ordered = sorted(outcome.ended, key=lambda app: -(app.slowdown or 0.0))[:MAX_LISTED]
     return Table(
         (Column("application"), Column("group"), Column("user"), Column("arrived, s", True, 0),
          Column("wait for application master, s", True, 1), Column("completion, s", True, 1),

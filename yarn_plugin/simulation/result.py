@@ -2,14 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from yarn_plugin.quantities import number
 from yarn_plugin.report import Distribution, Sample
 from yarn_plugin.report.figure import COLOURS
-from yarn_plugin.simulation.outcome import quantile
-
-Measured = TypeVar("Measured")
+from yarn_plugin.simulation.outcome import Outcome, quantile
 
 MAX_POINTS = 400
 """Points in a chart over time."""
@@ -19,12 +16,12 @@ SHOWN_QUANTILE = 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class Result(Generic[Measured]):
+class Result:
     """A simulation of a workload. `policy`: None: as in the cluster file. `wall_s`: how long it took."""
 
     policy: str | None
     seed: int
-    outcome: Measured
+    outcome: Outcome
     wall_s: float
 
     @property

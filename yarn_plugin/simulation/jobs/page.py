@@ -5,13 +5,11 @@ from itertools import accumulate
 
 from yarn_plugin.report import KeyFigure, KeyFigures, Page, Section, Series, Text, TimeChart, table_of
 from yarn_plugin.simulation.gpu_chart import gpu_chart
-from yarn_plugin.simulation.jobs.outcome import JobsOutcome
+from yarn_plugin.simulation.outcome import Outcome
 from yarn_plugin.simulation.result import Result, colour, distribution, thinned
 
 
-def page(
-    runs: Sequence[Result[JobsOutcome]], about: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
-) -> Page:
+def page(runs: Sequence[Result], about: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Page:
     """The page of simulations of one workload. `columns`, `rows`: the table of the terminal."""
     use = tuple(
         KeyFigure(str(run.policy), f"{run.outcome.utilisation:.0%}", f"in use; simulated in {run.wall_s:.0f} s")
@@ -46,7 +44,7 @@ def page(
     )
 
 
-def _cell_map(runs: Sequence[Result[JobsOutcome]]) -> list[Section]:
+def _cell_map(runs: Sequence[Result]) -> list[Section]:
     """How fragmented the cluster was, and who held which GPU; nothing unless that was recorded."""
     if not any(run.outcome.holdings for run in runs):
         return []
@@ -56,7 +54,7 @@ def _cell_map(runs: Sequence[Result[JobsOutcome]]) -> list[Section]:
     return [Section("Fragmentation", (fragmentation,)), Section("Cells", tuple(charts))]
 
 
-def _blocked(outcome: JobsOutcome) -> tuple[tuple[float, float], ...]:
+def _blocked(outcome: Outcome) -> tuple[tuple[float, float], ...]:
     """How many nodes were blocked, over time."""
     counts = accumulate(change for _, change in outcome.blocked)
     return thinned(((at, count) for (at, _), count in zip(outcome.blocked, counts, strict=True)), outcome.ended_at)

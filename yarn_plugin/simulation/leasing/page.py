@@ -17,8 +17,8 @@ from yarn_plugin.report import (
     TimeChart,
     table_of,
 )
+from yarn_plugin.simulation.figures import TrainingFigures, training_figures
 from yarn_plugin.simulation.gpu_chart import gpu_chart
-from yarn_plugin.simulation.leasing.outcome import Figures, TrainingOutcome, figures
 from yarn_plugin.simulation.result import Result, distribution, thinned
 
 SLOWEST = 15
@@ -32,10 +32,8 @@ COLUMNS = (
 
 FAIR = 1.0, "fair"
 
-Run = Result[TrainingOutcome]
 
-
-def page(runs: Sequence[Run], about: str) -> Page:
+def page(runs: Sequence[Result], about: str) -> Page:
     """The page. `about`: the files and the settings. Charts of one run show the first seed of each policy."""
     first = list({run.policy: run for run in reversed(runs)}.values())[::-1]
     return Page(
@@ -51,7 +49,7 @@ def page(runs: Sequence[Run], about: str) -> Page:
     )
 
 
-def _key_figures(runs: Sequence[Run]) -> KeyFigures:
+def _key_figures(runs: Sequence[Result]) -> KeyFigures:
     """The best policy by each figure."""
     shown = []
     for label, unit, figure in (
@@ -66,23 +64,23 @@ def _key_figures(runs: Sequence[Run]) -> KeyFigures:
     return KeyFigures(tuple(shown))
 
 
-def _means(runs: Sequence[Run], figure: Callable[[Figures], float | None]) -> list[tuple[str, float]]:
+def _means(runs: Sequence[Result], figure: Callable[[TrainingFigures], float | None]) -> list[tuple[str, float]]:
     """The mean of a figure over the seeds of each policy."""
     found: dict[str, list[float]] = {}
     for run in runs:
-        value = figure(figures(run.outcome))
+        value = figure(training_figures(run.outcome))
         if value is not None:
             found.setdefault(str(run.policy), []).append(value)
     return [(policy, sum(values) / len(values)) for policy, values in found.items()]
 
 
-def row(run: Run) -> tuple[str, ...]:
+def row(run: Result) -> tuple[str, ...]:
     """The figures of a simulation, under `COLUMNS`."""
 
     def shown(value: float | None, digits: int) -> str:
         return "-" if value is None else f"{value:,.{digits}f}"
 
-    its = figures(run.outcome)
+    its = training_figures(run.outcome)
     return (
         str(run.policy), str(run.seed), shown(its.max_rho, 2), shown(its.median_rho, 2),
         shown(its.max_rho_app, 2), shown(its.jain, 3), shown(its.avg_jct_job, 0), shown(its.avg_jct_app, 0),
@@ -91,7 +89,7 @@ def row(run: Run) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _table(runs: Sequence[Run]) -> Table:
+def _table(runs: Sequence[Result]) -> Table:
     return table_of(
         COLUMNS,
         map(row, runs),
@@ -100,7 +98,7 @@ def _table(runs: Sequence[Run]) -> Table:
     )
 
 
-def _fairness(runs: Sequence[Run]) -> list[BarChart | Distribution]:
+def _fairness(runs: Sequence[Result]) -> list[BarChart | Distribution]:
     policies = list(dict.fromkeys(str(run.policy) for run in runs))
     jobs = {
         policy: [rho for run in runs if run.policy == policy for rho in run.outcome.job_rhos] for policy in policies
@@ -116,7 +114,7 @@ def _fairness(runs: Sequence[Run]) -> list[BarChart | Distribution]:
     ]
 
 
-def _rounds(run: Run) -> list[TimeChart | Text]:
+def _rounds(run: Result) -> list[TimeChart | Text]:
     auctions = [one for one in run.outcome.rounds if one.offered]
     if not auctions:
         return [Text(f"{run.policy}: {len(run.outcome.rounds)} rounds without auctions.", "muted")]
@@ -131,16 +129,15 @@ def _rounds(run: Run) -> list[TimeChart | Text]:
     ]
 
 
-def _slowest(run: Run) -> Table:
-    rhos = sorted(
-        zip(run.outcome.job_rhos, run.outcome.ended, strict=True), key=lambda pair: (-pair[0], pair[1][0].job)
-    )
+def _slowest(run: Result) -> Table:
+    rhos = sorted(zip(run.outcome.job_rhos, run.outcome.ended, strict=True), key=lambda pair: (-pair[0], pair[1].name))
     return Table(
         (Column("application"), Column("job"), Column("rho", True, 2), Column("arrived, min", True, 0),
          Column("ended, min", True, 0), Column("alone, min", True, 1), Column("GPUs", True), Column("moves", True)),
         tuple(
-            (job.group, job.job, rho, job.arrived_at / 60, end / 60, job.ideal_s / 60, job.max_gpus, job.moves)
-            for rho, (job, end) in rhos[:SLOWEST]
+            (job.group, job.name, rho, job.arrived_at / 60, (job.ended_at or 0.0) / 60, job.alone_s / 60, job.gpus,
+             job.moves)
+            for rho, job in rhos[:SLOWEST]
         ),
         caption=f"{run.name}",
     )  # fmt: skip
