@@ -39,6 +39,9 @@ class LedgerSettings(PoolNodes):
     an application has to vacate GPUs of one node, containers on others are not signalled for it; an auction counts
     with `grace_s`, not with 30 s.
 
+    `adopts_leases`: it goes on with the leases of a pool that the lease controller of earlier versions led. Not so in
+    their journals.
+
     Which cells: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).
     """
@@ -57,6 +60,7 @@ class LedgerSettings(PoolNodes):
     partition: str = ""
     nodes: tuple[str, ...] = ()
     rules: Rules = 2
+    adopts_leases: bool = False
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -66,7 +70,7 @@ class LedgerSettings(PoolNodes):
         """
         for one in fields(self):
             value = getattr(self, one.name)
-            if one.name == "seed" or not isinstance(value, int | float):
+            if one.name in ("seed", "adopts_leases") or not isinstance(value, int | float):
                 continue
             if not math.isfinite(value) or not 0 <= value <= MAX_SECONDS:
                 raise BadInputError(one.name, value, f"must be a number from 0 to {MAX_SECONDS:g}")
