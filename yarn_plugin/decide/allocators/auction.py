@@ -110,10 +110,11 @@ class _Last:
     due: float | None
 
     def is_all_but(self, what: What, seen: Seen) -> bool:
-        """Whether nothing has changed since and nothing is due, but that an application answers in a round."""
+        """Whether nothing has changed since and nothing is due, but that an application answers in a round, or that the
+        auction is told of one more of the leases that were vacated at once."""
         before = self.seen
         return (
-            isinstance(what, Answer)
+            isinstance(what, Answer | Vacated)
             and self.state.round is not None
             and (self.due is None or seen.at < self.due)
             and seen.leases is before.leases
@@ -148,6 +149,8 @@ class Auction:
         last = last if last is not None and last.state is state else None
         turn, claims = self._begin(state, seen, last)
         if last is not None and last.is_all_but(what, seen):
+            if isinstance(what, Vacated):
+                _free_vacated(turn, what.freed, state.leases)
             _take(turn, what)
             if turn.state.round is not None and turn.state.round.asked:
                 # The rest would find nothing to do, and takes time proportional to the applications.

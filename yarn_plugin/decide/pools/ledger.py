@@ -391,7 +391,8 @@ class _Call:
 
     def _tell(self, what: What) -> None:
         self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), what)
-        self._carry_out(plan)
+        if plan is not NOTHING:
+            self._carry_out(plan)
 
     def _carry_out(self, plan: Plan) -> None:
         execute(self.book, plan, self._claims, self._at, self._settings.grace_s)
