@@ -232,12 +232,10 @@ def _largest(kind: Kind, name: str, outcome: Outcome) -> Table:
     column, of_all = kind.rank
     ranked = sorted(zip(of_all(outcome), outcome.ended, strict=True), key=lambda pair: -pair[0])[:MAX_LISTED]
 
-    def times(
-        label: str, of: Callable[[JobOutcome], float | None], digits: int = 1
-    ) -> tuple[Column, list[float | None]]:
+    def times(label: str, of: Callable[[JobOutcome], float | None]) -> tuple[Column, Sequence[float | None]]:
         values = [of(job) for _, job in ranked]
         shown = [None if value is None else value / kind.unit_s for value in values]
-        return Column(f"{label}, {kind.unit}", True, digits), shown
+        return Column(f"{label}, {kind.unit}", True, 1), shown
 
     columns: list[tuple[Column, Sequence[str | float | None]]] = [
         (Column("name"), [job.name for _, job in ranked]),
