@@ -100,8 +100,8 @@ def on_ledger(settings: LeaseSettings) -> LedgerSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The last call: the state after it, the index of its leases, what is known of the ledger's, what was seen, and when
-    there is something to do."""
+    """The last call: the state after it, the index of its leases, what it learnt of the ledger's, what was seen, and
+    when there is something to do."""
 
     state: LeaseState
     index: LeaseIndex
@@ -110,18 +110,25 @@ class _Last:
     due: float | None
 
     def is_all_but(self, what: What, seen: Seen) -> bool:
-        """Whether nothing has changed since and nothing is due, but that an application answers in a round, or that the
-        auction is told of one more of the leases that were vacated at once."""
+        """Whether nothing has changed since and nothing is due, but that an application answers in a round, or that one
+        more of the leases was vacated that have ended at once."""
         before = self.seen
         return (
             isinstance(what, Answer | Vacated)
-            and self.state.round is not None
             and (self.due is None or seen.at < self.due)
             and seen.leases is before.leases
             and seen.claims is before.claims
             and seen.cells is before.cells
             and seen.steering == before.steering
         )
+
+    def leaves_nothing_to_do(self, turn: LedgerTurn) -> bool:
+        """Whether a turn that took no more than that need not go on: others are still asked, or no round opens now."""
+        now = turn.state
+        if now.round is not None:
+            return bool(now.round.asked)
+        opens = now.open_at is not None and now.open_at <= turn.at
+        return turn.at == self.seen.at and now.open_at == self.state.open_at and not opens
 
 
 class Auction:
@@ -152,8 +159,8 @@ class Auction:
             if isinstance(what, Vacated):
                 _free_vacated(turn, what.freed, state.leases)
             _take(turn, what)
-            if turn.state.round is not None and turn.state.round.asked:
-                # The rest would find nothing to do, and takes time proportional to the applications.
+            if last.leaves_nothing_to_do(turn):
+                # The rest takes time proportional to the applications.
                 return self._ended(turn, seen, last.due), NOTHING
         else:
             self._learn(turn, seen, what, state.leases, last)
@@ -168,9 +175,7 @@ class Auction:
         plan = replace(turn.plan(seen.leases, claims, Wake(ROUND, due)), idle=seen.everywhere(_idle(turn)))
         return self._ended(turn, seen, due), plan
 
-    def _learn(
-        self, turn: LedgerTurn, seen: Seen, what: What, before: Mapping[str, Held], last: _Last | None
-    ) -> None:
+    def _learn(self, turn: LedgerTurn, seen: Seen, what: What, before: Mapping[str, Held], last: _Last | None) -> None:
         """Learn what became of leases, members, machines and their room. `before`: the leases before this call."""
         turn.take_leases(seen.leases)
         gone = [] if last is not None and last.seen.claims is seen.claims else members.update_members(turn)

@@ -137,8 +137,8 @@ class LedgerTurn(Turn):
 
 @dataclass(slots=True)
 class Learnt:
-    """What the auction knows of the ledger's leases. `leases`: all, as they were given last; `of`: each that the auction
-    has not changed since, as it was given."""
+    """What the auction knows of the ledger's leases. `leases`: all, as they were given last; `of`: those that the
+    auction has not changed since, each as it was given."""
 
     leases: Mapping[str, Leased] = field(default_factory=dict)
     of: dict[str, Leased] = field(default_factory=dict)
