@@ -46,6 +46,7 @@ def text(why: Cause) -> str:
             | cause.LeaseLost()
             | cause.LeaseVacated()
             | cause.LeaseReleased()
+            | cause.RecordRefused()
             | cause.NotPlaced()
             | cause.PoolSuperseded()
             | cause.BeyondLease()
@@ -72,6 +73,14 @@ _HOW = {
 }
 
 
+_REFUSED = {
+    "unknown": "not among the usable GPUs of the pool",
+    "leased": "leased to others",
+    "unused": "YARN lists fewer GPUs in use by it on that node",
+    "policy": "the pool's allocator leases them to nobody in this way; a quota may be used up",
+}
+
+
 def _lease(why: LeaseCause) -> str:
     match why:
         case cause.LeaseRound():
@@ -85,6 +94,8 @@ def _lease(why: LeaseCause) -> str:
             return f"vacated {after_s:g} s after the lease was revoked"
         case cause.LeaseReleased(app):
             return f"{app} released the GPUs before the end of the lease"
+        case cause.RecordRefused(lease, gpus, why_refused):
+            return f"{', '.join(gpus)} of its lease {lease}: {_REFUSED[why_refused]}"
         case cause.NotPlaced(node, leased, used, within_s):
             return (
                 f"{count(leased, 'GPU')} of {node} were leased, but only {used} are in use there after {within_s:g} s"

@@ -492,6 +492,21 @@ class LeaseReleased:
     kind: Literal["lease-released"] = "lease-released"
 
 
+RefusedFor = Literal["unknown", "leased", "unused", "policy"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRefused:
+    """GPUs of a lease that an application has a record of are not leased to it. `why`: they are no usable GPUs of the
+    pool; others lease them; YARN lists no containers of the application for them; or its allocator leases them so to
+    nobody, since they are beyond a quota, say."""
+
+    lease: str
+    gpus: tuple[str, ...]
+    why: RefusedFor
+    kind: Literal["record-refused"] = "record-refused"
+
+
 @dataclass(frozen=True, slots=True)
 class NotPlaced:
     """GPUs on a node were leased, and YARN shows fewer in use there after `within_s` seconds."""
@@ -569,6 +584,7 @@ LeaseCause = (
     | LeaseLost
     | LeaseVacated
     | LeaseReleased
+    | RecordRefused
     | NotPlaced
     | BeyondLease
     | TooManyApps

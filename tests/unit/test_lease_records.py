@@ -1,0 +1,80 @@
+"""An arbiter begins with an empty journal, and applications that register again have records of their leases."""
+
+from tests.lease_world import node
+from tests.ledger_world import LedgerWorld
+from tests.toys.stage import admitted, sent
+from yarn_plugin.decide.commands import SignalContainers
+from yarn_plugin.decide.events import AppsChanged, ContainersListed, Registered
+from yarn_plugin.decide.pools.commands import Grant, Refuse
+from yarn_plugin.model.cluster import Container, YarnApp
+from yarn_plugin.model.resources import GPU, Resources
+from yarn_plugin.model.share import Demand, Gang, Job, LeaseRecord, Pods
+
+OLD = "application_1_0999"
+
+
+def gpus(host, *numbers):
+    return tuple(f"{host}/{number}" for number in numbers)
+
+
+class World(LedgerWorld):
+    """Applications run that the arbiter does not know."""
+
+    @staticmethod
+    def begin(allocator="fifo", nodes=("n0", "n1", "n2"), **parameters):
+        given = [node(host, 4) for host in nodes]
+        return World(LedgerWorld.of(allocator, *given, grace_s=5.0, records_s=60.0, **parameters).stage)
+
+    def runs(self, yarn_app=OLD, **on):
+        """YARN shows an application with containers of so many GPUs on these hosts."""
+        found = [Container(f"{yarn_app}_0", "masters:8041", Resources.of({"vcores": 1}), True)]
+        for host, counts in on.items():
+            for number, count in enumerate(counts):
+                amount = Resources.of({"vcores": 1, GPU: count})
+                found.append(Container(f"{yarn_app}_{host}_{number}", f"{host}:8041", amount, False))
+        used = sum((one.resources for one in found), Resources())
+        queue = self.stage.intake.state.pools[-1].queue + ".old"
+        self.take(AppsChanged((YarnApp(yarn_app, "old", "ann", queue, False, 1.0, used, Resources(), len(found)),), ()))
+        self.lists(found, self.name_of(yarn_app))
+        return found
+
+    def name_of(self, yarn_app):
+        known = self.stage.intake.state.yarn_apps
+        return next((app for app, name in known.items() if name == yarn_app), yarn_app)
+
+    def lists(self, containers, app):
+        return self.take(ContainersListed(app, tuple(containers)), 0.01)
+
+    def registers(self, *leases, yarn_app=OLD, demand=None, jobs=()):
+        demand = None if demand is None else Demand((Resources.of({GPU: demand}),))
+        event = Registered(f"again-{yarn_app}", "old", "ann", "gpu", 1.0, demand, None, yarn_app, None, jobs, leases)
+        self.decided = self.take(event, 0.01)
+        return admitted(self.decided[-1])
+
+    def refused(self):
+        return [(one.cause.gpus, one.cause.why) for one in sent(self.stage.decided, Refuse)]
+
+
+def gang(*sizes):
+    return Gang(tuple(Pods(1, size) for size in sizes))
+
+
+def test_leases_go_on_as_their_application_recorded_them():
+    world = World.begin()
+    containers = world.runs(n0=[2], n1=[1])
+    other = world.arrive("other", {GPU: 2})
+    assert world.leases() == {other: list(gpus("n2", 0, 1))}, "nobody gets GPUs that are in use"
+    jobs = (Job("train", "ann", gang=gang(2)), Job("test", "ann", gang=gang(1)))
+    old = world.registers(
+        LeaseRecord("gpu#7", gpus("n0", 2, 3), "train"), LeaseRecord("gpu#9", gpus("n1", 1), "test"), jobs=jobs
+    )
+    assert world.leases()[old] == [*gpus("n0", 2, 3), *gpus("n1", 1)]
+    granted = [lease for one in sent(world.decided, Grant) for lease in one.leases]
+    assert {one.job: sorted(h.cell for h in one.holdings) for one in granted} == {
+        "train": list(gpus("n0", 2, 3)),
+        "test": list(gpus("n1", 1)),
+    }
+    world.lists(containers, old)
+    world.wait(600.0)
+    assert len(world.leases()[old]) == 3 and not world.refused()
+    assert not [one for d in world.stage.decided for one in d.commands if isinstance(one, SignalContainers)]
