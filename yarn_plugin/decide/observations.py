@@ -270,9 +270,7 @@ def _register(state: State, event: Registered, seq: int, at: float) -> tuple[Sta
         yarn_users=event.yarn_users,
     )
     declared = tuple(replace(job, declared_at=at) for job in event.jobs)
-    state = replace(
-        state, registered={**state.registered, app: registration}, jobs=_with_jobs(state, {app: declared})
-    )
+    state = replace(state, registered={**state.registered, app: registration}, jobs=_with_jobs(state, {app: declared}))
     if running:
         state = replace(state, yarn_apps={**state.yarn_apps, app: running.id})
     return state, [cause.AppArrived(app)]
