@@ -2,9 +2,11 @@
 
 from tests.lease_world import node
 from tests.ledger_world import LedgerWorld
+from tests.small_cells import HOSTS, spec
 from tests.toys.stage import admitted, sent
+from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.commands import SignalContainers
-from yarn_plugin.decide.events import AppsChanged, ContainersListed, Registered
+from yarn_plugin.decide.events import AppsChanged, ContainersListed, JobsDeclared, Registered
 from yarn_plugin.decide.pools.commands import Grant, Refuse
 from yarn_plugin.model.cluster import Container, YarnApp
 from yarn_plugin.model.resources import GPU, Resources
@@ -78,3 +80,89 @@ def test_leases_go_on_as_their_application_recorded_them():
     world.wait(600.0)
     assert len(world.leases()[old]) == 3 and not world.refused()
     assert not [one for d in world.stage.decided for one in d.commands if isinstance(one, SignalContainers)]
+
+
+def cells(**quotas):
+    return {"allocator": "cells", "nodes": HOSTS, "settings": BuddyCellsSettings(spec(**quotas))}
+
+
+def classes(world, app):
+    """The GPUs and the class of each lease of an application, as it was told."""
+    granted = [lease for one in sent(world.stage.decided, Grant) if one.app == app for lease in one.leases]
+    return {tuple(sorted(holding.cell for holding in one.holdings)): one.kind for one in granted}
+
+
+def test_a_gang_of_a_virtual_cluster_is_guaranteed_again():
+    world = World.begin(**cells(prod={"node": 2}, other={"rack": 1}))
+    world.runs(n0=[4], n2=[4])
+    jobs = (Job("train", "prod", gang=gang(4, 4)),)
+    old = world.registers(
+        LeaseRecord("gpu#1", gpus("n0", 0, 1, 2, 3), "train"), LeaseRecord("gpu#2", gpus("n2", 0, 1, 2, 3), "train"),
+        jobs=jobs,
+    )  # fmt: skip
+    # Bound to n0 and n2, the quota of two nodes would leave no rack for the other virtual cluster.
+    assert classes(world, old) == dict.fromkeys([gpus("n0", 0, 1, 2, 3), gpus("n2", 0, 1, 2, 3)], "opportunistic")
+
+    world = World.begin(**cells(prod={"node": 2}, other={"rack": 1}))
+    world.runs(n0=[4], n1=[4])
+    old = world.registers(
+        LeaseRecord("gpu#1", gpus("n0", 0, 1, 2, 3), "train"), LeaseRecord("gpu#2", gpus("n1", 0, 1, 2, 3), "train"),
+        jobs=jobs,
+    )  # fmt: skip
+    assert classes(world, old) == dict.fromkeys([gpus("n0", 0, 1, 2, 3), gpus("n1", 0, 1, 2, 3)], "guaranteed")
+    other = world.arrive("other")
+    world.take(JobsDeclared(other, (Job("b", "other", gang=gang(4, 4)),)), 0.01)
+    assert world.leases()[other] == [*gpus("n2", 0, 1, 2, 3), *gpus("n3", 0, 1, 2, 3)]
+
+
+def test_what_a_quota_does_not_cover_goes_on_as_opportunistic_work():
+    world = World.begin(**cells(prod={"pair": 1, "node": 1}, other={"rack": 1}))
+    world.runs(n0=[2, 2], n1=[4])
+    jobs = tuple(Job(name, "prod", gang=gang(size)) for name, size in (("a", 2), ("b", 2), ("c", 4)))
+    old = world.registers(
+        LeaseRecord("gpu#1", gpus("n0", 0, 1), "a"),
+        LeaseRecord("gpu#2", gpus("n0", 2, 3), "b"),
+        LeaseRecord("gpu#3", gpus("n1", 0, 1, 2, 3), "c"),
+        jobs=jobs,
+    )
+    assert classes(world, old) == {
+        gpus("n0", 0, 1): "guaranteed",
+        gpus("n0", 2, 3): "opportunistic",
+        gpus("n1", 0, 1, 2, 3): "guaranteed",
+    }
+    assert not world.refused()
+    eve = world.arrive("other")
+    world.take(JobsDeclared(eve, (Job("b", "other", gang=gang(4, 4)),)), 0.01)
+    world.wait(10.0)
+    assert world.leases()[eve] == [*gpus("n2", 0, 1, 2, 3), *gpus("n3", 0, 1, 2, 3)]
+
+
+def test_records_that_cannot_be_true_are_refused():
+    world = World.begin()
+    world.runs(n0=[2])
+    world.runs("application_1_0998", n0=[1], n1=[1])
+    first = world.registers(LeaseRecord("gpu#1", gpus("n0", 0, 1)), demand=2)
+    second = world.registers(
+        LeaseRecord("gpu#1", gpus("n0", 0)),
+        LeaseRecord("gpu#2", gpus("n1", 0, 1)),
+        LeaseRecord("gpu#3", gpus("n1", 0)),
+        LeaseRecord("gpu#4", ("n9/0", "n1", "no such cell")),
+        yarn_app="application_1_0998",
+        demand=1,
+    )
+    assert world.leases() == {first: list(gpus("n0", 0, 1)), second: list(gpus("n1", 0))}
+    assert sorted(world.refused()) == [
+        (gpus("n0", 0), "leased"),
+        (gpus("n1", 1), "unused"),
+        (("n9/0", "n1", "no such cell"), "unknown"),
+    ]
+
+
+def test_nothing_is_leased_of_nodes_that_are_in_use_until_all_could_register_again():
+    world = World.begin(nodes=("n0",))
+    world.runs(n0=[2])
+    other = world.arrive("other", {GPU: 1})
+    world.wait(50.0)
+    assert world.leases() == {}
+    world.wait(10.0)
+    assert world.leases() == {other: list(gpus("n0", 0))}, "which of them are in use is not known"
