@@ -19,8 +19,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.adversary import proxy
-from tests.adversary.lab import Answer, Arbiter, Lab, Stream, eventually, happens_within
+from tests.adversary.lab import Answer, Arbiter, Lab, Stream, happens_within
 from tests.adversary.manager import FAULTS
+from tests.eventually import eventually
 
 MEMORY_GROWTH_MB = 300.0
 """The most that the process may grow by: the history of events."""

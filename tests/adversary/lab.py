@@ -23,6 +23,7 @@ import psutil
 import requests
 
 from tests.adversary.proxy import HostileProxy
+from tests.eventually import eventually
 
 Found = TypeVar("Found")
 
@@ -41,19 +42,6 @@ NEW_SETTINGS = {"poll": {"reconcile_s": 2}, "limits": {"changes_per_s": 10_000, 
 """Settings that older versions reject: omitted for them."""
 
 Settings = dict[str, dict[str, Any]]
-
-
-def eventually(condition: Callable[[], Found], expected: str, limit_s: float = 60.0) -> Found:
-    """Wait until `condition()` is true; returns its value.
-
-    Raises:
-        AssertionError: it did not become true.
-    """
-    deadline = time.monotonic() + limit_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {expected}"
-        time.sleep(0.05)
-    return found
 
 
 def happens_within(condition: Callable[[], Any], limit_s: float) -> bool:

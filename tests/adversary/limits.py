@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 import psutil
 
 from tests.adversary.checks import Result, check
-from tests.adversary.lab import Arbiter, Lab, Stream, ask, eventually, happens_within
+from tests.adversary.lab import Arbiter, Lab, Stream, ask, happens_within
+from tests.eventually import eventually
 
 UNLIMITED = {"changes_per_s": 1_000_000, "changes_burst": 1_000_000}
 DEFAULTS = {"changes_per_s": 10, "changes_burst": 100}

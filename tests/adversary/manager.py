@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.adversary import proxy
 from tests.adversary.checks import Result, check
-from tests.adversary.lab import FOREIGN, Arbiter, Lab, eventually, happens_within
+from tests.adversary.lab import FOREIGN, Arbiter, Lab, happens_within
+from tests.eventually import eventually
 
 CLUSTER = "/ws/v1/cluster"
 APPS, NODES, CONF, INFO = f"{CLUSTER}/apps$", f"{CLUSTER}/nodes$", f"{CLUSTER}/scheduler-conf$", f"{CLUSTER}/info$"

@@ -122,6 +122,38 @@ def test_a_machine_that_was_given_back_is_not_leased_to_the_same_job_again():
     assert at.sides() == {"next": "gpu"}
 
 
+def test_another_policy_may_choose_for_comparison():
+    # DRFA gives the free GPU to the job that is the shortest there, and the slot to what is left.
+    at = World(node(0), policy="drfa", slots_per_gpu=4.0)
+    at.declare(job("long", 100, 5000))
+    at.declare(job("long", 100, 5000), job("bad-on-cores", 10, 5000), job("good-on-cores", 20, 30))
+    assert at.sides() == {"long": "gpu", "good-on-cores": "cores"}
+    notes = {entry.leased.claim[1]: entry.leased.note for entry in at.world.state.ledger.leases.values()}
+    assert notes["good-on-cores"] == "on a slot of cores, by drfa"
+    # AlloX would have the second job wait for the GPU.
+    at.declare(job("bad-on-cores", 10, 5000), job("waits", 20, 5000))
+    assert at.sides() == {"bad-on-cores": "gpu", "waits": "cores"}
+
+
+@pytest.mark.parametrize(("slots_per_gpu", "started"), [(4.0, "bob-1"), (0.5, "ann-1")])
+def test_drfa_counts_a_gpu_as_so_many_slots_between_users(slots_per_gpu, started):
+    at = World(node(0, vcores=9), policy="drfa", slots_per_gpu=slots_per_gpu)
+    apps = {user: at.world.arrive(user) for user in ("bob", "carol")} | {"ann": at.app}
+
+    def declare(user, *jobs):
+        at.world.take(JobsDeclared(apps[user], jobs), 0.01)
+
+    of_ann, of_bob = job("ann-0", 100, tenant="ann"), job("bob-0", None, 100, tenant="bob")
+    declare("ann", of_ann)
+    declare("bob", of_bob)
+    declare("carol", job("carol-0", None, 100, tenant="carol"))
+    declare("ann", of_ann, job("ann-1", None, 100, tenant="ann"))
+    declare("bob", of_bob, job("bob-1", None, 100, tenant="bob"))
+    assert at.sides().keys() == {"ann-0", "bob-0", "carol-0"}
+    declare("carol")
+    assert at.sides().keys() == {"ann-0", "bob-0", started}
+
+
 def test_jobs_of_a_lost_node_start_elsewhere():
     at = World(node(0))
     at.declare(job("train", 10))
@@ -301,6 +333,7 @@ def test_a_user_who_waits_for_too_long_comes_first_at_any_alpha():
         ("alpha", 1.5),
         ("unknown_s", 0),
         ("retry_s", -1),
+        ("slots_per_gpu", 0),
     ],
 )
 def test_bad_settings_are_refused(field, value):

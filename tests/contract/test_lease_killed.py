@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.eventually import eventually
 from tests.fixtures.scripted_manager import ScriptedManager
-from tests.integration.sleepers import eventually
 from tests.toys.process import Process
 from tests.toys.stage import QUEUES, check_agreement, check_leases, sent
 from yarn_plugin.api.client import ArbiterClient, ArbiterError

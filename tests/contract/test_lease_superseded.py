@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 import requests
 
+from tests.eventually import eventually
 from tests.fixtures.scripted_manager import ScriptedManager
-from tests.integration.sleepers import eventually
 from tests.toys.process import Process
 from tests.toys.stage import QUEUES
 from yarn_plugin.api.client import ArbiterError, ArbiterUnavailableError

@@ -11,8 +11,8 @@ from dataclasses import fields, is_dataclass, replace
 
 import pytest
 
+from tests.eventually import eventually
 from tests.fixtures.scripted_manager import ScriptedManager
-from tests.integration.sleepers import eventually
 from tests.toys import auction
 from tests.toys.auction import Answer, AuctionState, Provoke, StillNeeded
 from tests.toys.cells import CELLS, EACH, CellTable, More

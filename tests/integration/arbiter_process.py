@@ -9,7 +9,7 @@ import sys
 import threading
 from collections import Counter
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, new_request_id
 from yarn_plugin.journal.records import decode

@@ -12,7 +12,7 @@ import psutil
 import pyarrow.parquet as pq
 
 from qoop.run import journal
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tpcds.answers import Answer
 from tpcds.queries import spark_text
 

@@ -1,10 +1,10 @@
 """Tiny YARN applications submitted over REST: only an application master, which sleeps."""
 
 import getpass
-import time
 
 import requests
 
+from tests.eventually import eventually
 from yarn_plugin.observe.queue_tree import queue_tree
 
 
@@ -88,12 +88,3 @@ class Sleepers:
         """The scheduler's weight of each child of a queue."""
         tree = queue_tree(self.get("/scheduler"))
         return {path: queue.weight for path, queue in tree.items() if queue.parent == parent}
-
-
-def eventually(condition, expected, limit_s=60.0, every_s=0.1):
-    """Wait until `condition()` is true; returns its value."""
-    deadline = time.monotonic() + limit_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {expected}"
-        time.sleep(every_s)
-    return found

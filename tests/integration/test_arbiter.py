@@ -8,8 +8,9 @@ import time
 import pytest
 import requests
 
+from tests.eventually import eventually
 from tests.integration.arbiter_process import CONFIG, ArbiterProcess, check_journal, run
-from tests.integration.sleepers import Sleepers, eventually
+from tests.integration.sleepers import Sleepers
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError, new_request_id
 from yarn_plugin.drive.replay import rerun, rerun_records

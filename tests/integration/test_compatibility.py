@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversary.lab import Stream, eventually, happens_within
+from tests.adversary.lab import Stream, happens_within
+from tests.eventually import eventually
 from tests.fixtures.renamed import reworded, with_present_names
 from tests.fixtures.scripted_manager import ScriptedManager
 from tests.integration.arbiter_process import ArbiterProcess

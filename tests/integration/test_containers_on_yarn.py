@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.sleepers import Sleepers, eventually
+from tests.eventually import eventually
+from tests.integration.sleepers import Sleepers
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tests.leased.lab import Lab
 from tests.resumed_steps import events
 from tests.searches.lab import Submitted, app, check_same_winner

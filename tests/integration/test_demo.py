@@ -8,7 +8,7 @@ import sys
 import psutil
 import pytest
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tpcds.demo.searches.page import features
 from tpcds.demo.searches.record import SearchesRecord
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from tests.eventually import eventually
 from tests.integration.arbiter_process import run
-from tests.integration.sleepers import eventually
 from tests.leased.lab import Lab
 from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.cluster import ClusterSpec

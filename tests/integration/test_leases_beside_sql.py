@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tests.leased.lab import Lab
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from tests.eventually import eventually
 from tests.integration.arbiter_process import run
 from tests.integration.query_process import QueryProcess
-from tests.integration.sleepers import eventually
 from tests.leased.intervals import overlaps
 from tests.leased.lab import BID_S, Lab
 from tests.toys.stage import check_leases

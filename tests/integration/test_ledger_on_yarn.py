@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from tests.eventually import eventually
 from tests.integration.arbiter_process import ArbiterProcess
-from tests.integration.sleepers import eventually
 from tests.leased.intervals import overlaps
 from tests.leased.lab import BID_S, Lab, ledger_pool
 from tests.toys.registry import TOYS

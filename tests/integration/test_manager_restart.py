@@ -6,8 +6,9 @@ import signal
 
 import pytest
 
+from tests.eventually import eventually
 from tests.integration.arbiter_process import ArbiterProcess
-from tests.integration.sleepers import Sleepers, eventually
+from tests.integration.sleepers import Sleepers
 from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.cluster import ClusterSpec
 from yarn_plugin.embedded.ports import free_base

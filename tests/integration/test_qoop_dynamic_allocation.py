@@ -9,8 +9,8 @@ import time
 import pytest
 
 from qoop.run import journal
+from tests.eventually import eventually
 from tests.integration.query_process import FLAGS, access
-from tests.integration.sleepers import eventually
 from tpcds import data
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from qoop.engine.executors import DECOMMISSION_CONF
+from tests.eventually import eventually
 from tests.integration.query_process import access, executors
-from tests.integration.sleepers import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.eventually import eventually
 from tests.integration.query_process import FLAGS, access
-from tests.integration.sleepers import eventually
 from tpcds import data
 
 pytestmark = pytest.mark.integration

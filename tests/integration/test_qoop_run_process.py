@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from tests.eventually import eventually
 from tests.integration.query_process import FLAGS, access
-from tests.integration.sleepers import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
+from tests.eventually import eventually
 from tests.integration.query_process import FLAGS, access
-from tests.integration.sleepers import eventually
 from tests.server_world import Client
 from tests.spark.spark_sessions import small_data
 from tpcds import data

@@ -6,6 +6,7 @@ shows in which of the two they were killed. `make test` runs one case, `make tes
 
 import pytest
 
+from tests.eventually import eventually
 from tests.integration.arbiter_process import check_journal
 from tests.integration.query_process import (
     EndedTooSoonError,
@@ -15,7 +16,6 @@ from tests.integration.query_process import (
     stage_runs_after_one_has_finished,
     yarn_app,
 )
-from tests.integration.sleepers import eventually
 from tests.spark.query_journal import check_query_journal
 from tpcds import data
 from tpcds.answers import compare

@@ -12,7 +12,7 @@ import sys
 import psutil
 import pytest
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tests.leased.lab import Lab
 from tests.resumed_steps import check_resumed, events, executed_by_epoch
 from tests.searches.lab import ROOT, Submitted

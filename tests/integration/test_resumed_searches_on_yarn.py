@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tests.leased.intervals import overlaps
 from tests.leased.lab import Lab
 from tests.searches.lab import TRAIN, Submitted, app, check_same_winner

@@ -11,8 +11,8 @@ import sys
 import psutil
 import pytest
 
+from tests.eventually import eventually
 from tests.hdfs_daemons import Hdfs
-from tests.integration.sleepers import eventually
 from tests.leased.lab import Lab
 from tests.searches.lab import TRAIN, app
 from themis_agent.local import stored_folder

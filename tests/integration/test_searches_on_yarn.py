@@ -9,8 +9,8 @@ import pytest
 import requests
 
 import themis_agent
+from tests.eventually import eventually
 from tests.html_checks import checked
-from tests.integration.sleepers import eventually
 from tests.leased.intervals import overlaps
 from tests.leased.lab import Lab
 from tests.searches.lab import TRAIN, Submitted, app, check_progress, check_same_winner

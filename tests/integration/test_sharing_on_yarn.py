@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tests.leased.lab import Lab, ledger_pool
 from tests.searches.lab import Submitted, app, check_progress
 from themis_agent.agent.cell_names import gpu_of

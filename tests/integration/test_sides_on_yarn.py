@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tests.leased.lab import Lab, ledger_pool
 from tests.searches.lab import TRAIN, Submitted, check_progress
 from themis_agent.app_file import read

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tests.leased.lab import Lab
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, packages, recent

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import psutil
 
+from tests.eventually import eventually
 from tests.integration.arbiter_process import ArbiterProcess, run
-from tests.integration.sleepers import Sleepers, eventually
+from tests.integration.sleepers import Sleepers
 from tests.leased import intervals
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.replay import replay

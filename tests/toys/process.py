@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tests.toys.registry import TOYS
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterUnavailableError, new_request_id

@@ -3,8 +3,8 @@
 import threading
 
 from tests.clock import HandClock
+from tests.eventually import eventually
 from tests.fixtures.scripted_manager import ScriptedManager
-from tests.integration.sleepers import eventually
 from tests.toys.auction import Answer
 from tests.toys.registry import TOYS
 from yarn_plugin.decide.commands import Admit, SendToApp

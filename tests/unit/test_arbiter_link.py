@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.eventually import eventually
 from themis_agent.agent import events
 from themis_agent.agent.commands import ReleaseGpus, SendEstimate
 from themis_agent.arbiter_messages import Translation
@@ -117,13 +118,6 @@ def connected():
         arbiter.close()
 
 
-def until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def answer(question, rho):
     return SendEstimate(question, Estimate(1, rho))
 
@@ -131,7 +125,7 @@ def answer(question, rho):
 def test_answers_wait_for_an_arbiter_that_is_away_and_late_ones_are_dropped(connected, monkeypatch):
     monkeypatch.setattr(arbiter_link, "MIN_ANSWER_S", 0.0)
     arbiter, link, heard = connected({"late": time.time() + 1.5, "open": time.time() + 60})
-    until(lambda: len(heard) == 2)
+    eventually(lambda: len(heard) == 2)
     assert [one.id for one in heard if isinstance(one, events.Asked)] == ["late", "open"]
     arbiter.away = True
     for one in (answer("late", 2.0), ReleaseGpus("lease-1", ("node/0",)), answer("open", 3.0)):
@@ -139,7 +133,7 @@ def test_answers_wait_for_an_arbiter_that_is_away_and_late_ones_are_dropped(conn
     time.sleep(1.6)
     assert not arbiter.said
     arbiter.away = False
-    until(lambda: len(arbiter.said) == 2)
+    eventually(lambda: len(arbiter.said) == 2)
     assert [one["type"] for one in arbiter.said] == ["lease.release", "lease.estimate"]
     assert arbiter.said[1]["rho"] == 3.0
 
@@ -167,7 +161,7 @@ def test_leaving_waits_for_an_arbiter_that_is_away_but_not_for_ever(connected):
 def test_a_failure_of_a_thread_is_noticed(connected):
     _, link, heard = connected({"one": time.time() + 60})
     link.check()
-    until(lambda: heard)
+    eventually(lambda: heard)
     link._check = lambda: 1 / 0
     link.say(ReleaseGpus("lease-1", ("node/0",)))
 
@@ -178,12 +172,12 @@ def test_a_failure_of_a_thread_is_noticed(connected):
             return True
         return False
 
-    until(has_failed)
+    eventually(has_failed)
 
 
 def test_the_demand_of_the_search_is_sent_once_the_arbiter_is_there(connected):
     arbiter, _, _ = connected()
-    until(lambda: arbiter.demand is not None)
+    eventually(lambda: arbiter.demand is not None)
     assert arbiter.demand == [{"yarn.io/gpu": 12}]
 
 
@@ -193,11 +187,11 @@ def test_an_arbiter_that_does_not_know_the_search_is_asked_less_and_less_and_the
     monkeypatch.setattr(arbiter_link, "MAX_FOLLOW_AGAIN_S", 0.04)
     monkeypatch.setattr(ArbiterLink, "_wait_to_follow", lambda self, wait_s: (waits.append(wait_s), time.sleep(wait_s)))
     arbiter, _, heard = connected({"one": time.time() + 60}, knows=False)
-    until(lambda: arbiter.asked > 4)
+    eventually(lambda: arbiter.asked > 4)
     assert waits[:4] == [0.01, 0.02, 0.04, 0.04]
     (refused,) = heard
     assert "no such application" in refused.problem
     arbiter.knows = True
-    until(lambda: len(heard) == 3)
+    eventually(lambda: len(heard) == 3)
     assert isinstance(heard[1], events.ArbiterListens)
     assert heard[2].id == "one"

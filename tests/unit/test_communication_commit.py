@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tests.eventually import eventually
 from themis_agent.communication.commit import MARGIN, Coordinator, Decision, Keys, Participant, Proposal, Vote
 from themis_agent.communication.errors import CommitError, PlanError
 from themis_agent.communication.iteration import Kind, Operation
@@ -99,16 +100,9 @@ def end(processes):
             thread.join(10)
 
 
-def until(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def until_trained(processes, iterations):
     """Wait until each process has begun so many iterations, or one has failed."""
-    until(lambda: any(one.error for one in processes) or min(len(one.versions) for one in processes) >= iterations)
+    eventually(lambda: any(one.error for one in processes) or min(len(one.versions) for one in processes) >= iterations)
 
 
 def votes(store):
@@ -177,9 +171,9 @@ def test_a_coordinator_that_is_killed_leaves_the_processes_training(phase):
     processes = job(store, 2, timeout_s=0.3)
     store.set(Keys(1).proposal, Proposal(version=1, plan=PLAN).model_dump_json())
     if phase == "voted":
-        until(lambda: len(votes(store)) == 2)
+        eventually(lambda: len(votes(store)) == 2)
     # Nobody decides; the first that has waited long enough does, for all.
-    until(lambda: store.get(Keys(1).decision) is not None)
+    eventually(lambda: store.get(Keys(1).decision) is not None)
     until_trained(processes, max(len(one.versions) for one in processes) + MARGIN + 1)
     end(processes)
     assert [one.error for one in processes if isinstance(one.error, CommitError)] == []
@@ -192,7 +186,7 @@ def test_a_coordinator_that_is_killed_after_its_decision_has_decided():
     store = SharedStore()
     processes = job(store, 2)
     store.set(Keys(1).proposal, Proposal(version=1, plan=PLAN).model_dump_json())
-    until(lambda: len(votes(store)) == 2)
+    eventually(lambda: len(votes(store)) == 2)
     at = max(one.iteration for one in votes(store)) + 10 * MARGIN
     store.set_first(Keys(1).decision, Decision(at=at).model_dump_json())
     until_trained(processes, at + 1)
@@ -217,7 +211,7 @@ def test_a_store_that_is_away_in_doubt_ends_the_job_with_the_reason():
     store = SharedStore()
     processes = job(store, 2, timeout_s=1.0)
     store.set(Keys(1).proposal, Proposal(version=1, plan=PLAN).model_dump_json())
-    until(lambda: len(votes(store)) == 2)
+    eventually(lambda: len(votes(store)) == 2)
     store.away = True
     for one in processes:
         one.threads[0].join(5)

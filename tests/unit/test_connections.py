@@ -10,6 +10,7 @@ import time
 import pytest
 import uvicorn
 
+from tests.eventually import eventually
 from tests.http_service import Service
 from yarn_plugin.api.queueing import MAX_CONCURRENT_CHANGES
 from yarn_plugin.serving.connections import MAX_HEAD_BYTES, Connections, CountingListener, limited_protocol
@@ -46,14 +47,6 @@ class Server:
         self._server.should_exit = True
         self._thread.join(20)
         self._listener.close()
-
-
-def eventually(holds, seconds=15):
-    end = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < end, "it never came to hold"
-        time.sleep(0.01)
-    return found
 
 
 async def app(scope, receive, send):

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.clock import HandClock
+from tests.eventually import eventually
 from tests.fixtures.scripted_manager import ScriptedManager
-from tests.integration.sleepers import eventually
 from yarn_plugin.act.ownership import OwnedError, Owner, Ownership
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import SolveInWorker, WriteWeights

@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 
 DEMO = """
 import os, subprocess, sys, time

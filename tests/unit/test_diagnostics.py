@@ -1,11 +1,11 @@
 """Diagnostics from the ResourceManager for many users: few requests, shared answers, no user delays another."""
 
 import threading
-import time
 
 import pytest
 
 from tests.clock import HandClock
+from tests.eventually import eventually
 from yarn_plugin.drive.diagnostics import BUSY, CACHE_TTL, MAX_LINE_LENGTH, MAX_LINES, MAX_WAITING, THREADS, Diagnostics
 from yarn_plugin.observe.resource_manager import ManagerRefusedError
 
@@ -36,13 +36,6 @@ class Manager:
 def diagnostics(manager, clock=None):
     clock = clock or HandClock()
     return Diagnostics(lambda: manager, collect_seconds=0.0, clock=clock.now)
-
-
-def eventually(holds):
-    end = time.monotonic() + 15
-    while not holds():
-        assert time.monotonic() < end, "it never came to hold"
-        time.sleep(0.005)
 
 
 def test_many_requests_about_one_application_share_one_query():

@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-import time
 import uuid
 
 import psutil
 import pytest
 
+from tests.eventually import eventually
 from yarn_plugin.embedded import processes
 
 
@@ -31,13 +31,6 @@ def spawn(cluster_id, tmp_path):
     return start
 
 
-def wait_until(holds, limit_s=60):
-    deadline = time.monotonic() + limit_s
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert holds()
-
-
 def test_daemons_are_found_by_name(spawn, cluster_id):
     numbers = {"rm": spawn("rm"), "nm-127.0.1.1": spawn("nm-127.0.1.1")}
     assert {name: process.pid for name, process in processes.daemons(cluster_id).items()} == numbers
@@ -45,28 +38,28 @@ def test_daemons_are_found_by_name(spawn, cluster_id):
 
 def test_a_daemon_has_a_session_of_its_own_and_writes_to_its_file(spawn, tmp_path):
     number = spawn("rm", "echo started; while true; do sleep 0.05; done")
-    wait_until(lambda: (tmp_path / "rm.out").read_text() == "started\n")
+    eventually(lambda: (tmp_path / "rm.out").read_text() == "started\n")
     assert os.getsid(number) == number
 
 
 def test_a_daemon_that_ended_is_not_listed_and_no_zombie_stays(spawn, cluster_id):
     number = spawn("rm")
     psutil.Process(number).kill()
-    wait_until(lambda: not psutil.pid_exists(number))
+    eventually(lambda: not psutil.pid_exists(number))
     assert processes.daemons(cluster_id) == {}
 
 
 def test_containers_whose_node_is_gone_are_still_members(spawn, cluster_id):
     number = spawn("nm-127.0.1.1", "sleep 60 & wait")
-    wait_until(lambda: psutil.Process(number).children())
+    eventually(lambda: psutil.Process(number).children())
     container = psutil.Process(number).children()[0].pid
     psutil.Process(number).kill()
-    wait_until(lambda: [process.pid for process in processes.members(cluster_id)] == [container])
+    eventually(lambda: [process.pid for process in processes.members(cluster_id)] == [container])
 
 
 def test_a_descendant_with_an_empty_environment_is_a_member(spawn, cluster_id):
     number = spawn("nm-127.0.1.1", "env -i sleep 60 & wait")
-    wait_until(lambda: psutil.Process(number).children() and psutil.Process(number).children()[0].name() == "sleep")
+    eventually(lambda: psutil.Process(number).children() and psutil.Process(number).children()[0].name() == "sleep")
     container = psutil.Process(number).children()[0]
     assert container.environ() == {}
     assert {process.pid for process in processes.members(cluster_id)} == {number, container.pid}
@@ -74,7 +67,7 @@ def test_a_descendant_with_an_empty_environment_is_a_member(spawn, cluster_id):
 
 def test_a_child_that_was_only_forked_is_no_daemon(spawn, cluster_id):
     number = spawn("nm-127.0.1.1", "(while true; do :; done) & wait")
-    wait_until(lambda: psutil.Process(number).children())
+    eventually(lambda: psutil.Process(number).children())
     assert psutil.Process(number).children()[0].cmdline() == psutil.Process(number).cmdline()
     assert processes.daemons(cluster_id)["nm-127.0.1.1"].pid == number
 

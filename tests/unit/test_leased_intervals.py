@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sleepers import eventually
+from tests.eventually import eventually
 from tests.leased import launcher
 from tests.leased.intervals import Interval, overlaps, recorded
 

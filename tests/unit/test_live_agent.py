@@ -2,11 +2,11 @@
 
 import math
 import threading
-import time
 
 import pytest
 
 from tests.agent_world import FIRST, PLAIN, gpus
+from tests.eventually import eventually
 from themis_agent.agent import events
 from themis_agent.live import InvalidEventError, LiveAgent
 from themis_agent.service import AgentWaitsError, Launched, listening, service, serving
@@ -54,7 +54,7 @@ def test_while_the_journal_cannot_be_written_nothing_is_decided_and_nothing_is_l
     records.is_full = True
     granted = agent.put(events.Granted("lease-1", gpus("m1", 2)))
     later = agent.put(events.StopRequested())
-    wait_until(lambda: agent.journal_problem)
+    eventually(lambda: agent.journal_problem)
     with pytest.raises(AgentWaitsError, match="no space left"):
         Launched(agent, 1).take(FIRST, Batch(launcher="x", epoch=1, events=[Started(sequence=1, at=1.0, host="here")]))
     assert commands == []
@@ -84,7 +84,7 @@ def test_of_a_group_nothing_is_acted_on_shown_or_acknowledged_before_it_is_durab
     done = [agent.put(events.Begun(PLAIN)), agent.put(events.Granted("lease-1", gpus("m1", 2)))]
     thread = threading.Thread(target=agent.run, args=(lambda state: over.is_set(),))
     thread.start()
-    wait_until(lambda: agent.journal_problem)
+    eventually(lambda: agent.journal_problem)
     assert (agent.state, commands, [one.done() for one in done]) == (None, [], [False, False])
     is_away[0] = False
     for one in done:
@@ -94,13 +94,6 @@ def test_of_a_group_nothing_is_acted_on_shown_or_acknowledged_before_it_is_durab
     over.set()
     thread.join()
     assert LiveAgent(records, commands.append).state == agent.state
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("step_s", [math.inf, math.nan])

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.eventually import eventually
 from tests.http_servers import WebServer, reply
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.events import (
@@ -343,13 +344,6 @@ def test_a_manager_that_is_not_there_is_an_error_unless_there_is_patience(serve)
 
 def apps_gone(sink):
     return [name for event in sink.events if isinstance(event, AppsChanged) for name in event.gone]
-
-
-def eventually(holds):
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 THREE = ["application_1_1", "application_1_2", "application_1_3"]

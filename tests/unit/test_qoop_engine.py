@@ -32,15 +32,9 @@ from qoop.replan.events import (
     StageFinished,
     StageGrew,
 )
+from tests.eventually import eventually
 
 ONE = StageId("qoop_result", 3)
-
-
-def wait_for(holds, said):
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, said()
-        time.sleep(0.005)
 
 
 @pytest.fixture(autouse=True)
@@ -89,9 +83,9 @@ def test_a_failed_request_for_executors_is_retried(died):
     cluster, warned = Cluster(Py4JError("gone"), RuntimeError("gone"), AttributeError("gone")), []
     target = ExecutorTarget(cluster, "q", warned.append)
     target.set(3, 0.0)
-    wait_for(lambda: len(cluster.asked) == 4, lambda: cluster.asked)
+    eventually(lambda: len(cluster.asked) == 4, lambda: cluster.asked)
     target.set(2, 0.0)
-    wait_for(lambda: cluster.asked[-1] == 2, lambda: cluster.asked)
+    eventually(lambda: cluster.asked[-1] == 2, lambda: cluster.asked)
     assert cluster.asked == [3, 3, 3, 3, 2]
     (line,) = warned
     assert ("3 executors" in line, line.endswith("Py4JError: gone")) == (True, True)
@@ -104,9 +98,9 @@ def test_the_latest_target_replaces_one_that_fails(died, monkeypatch):
     cluster, warned = Cluster(Py4JError("gone")), []
     target = ExecutorTarget(cluster, "q", warned.append)
     target.set(3, 0.0)
-    wait_for(lambda: warned, lambda: warned)
+    eventually(lambda: warned, lambda: warned)
     target.set(1, 0.0)
-    wait_for(lambda: cluster.asked == [3, 1], lambda: cluster.asked)
+    eventually(lambda: cluster.asked == [3, 1], lambda: cluster.asked)
     target.close()
     target._thread.join(60)
     assert not target._thread.is_alive()
@@ -117,10 +111,10 @@ def test_executors_that_have_not_exited_when_the_share_is_enforced_are_killed(di
     cluster.surplus = ["3", "4"]
     target = ExecutorTarget(cluster, "q", warned.append)
     target.set(2, time.time() + 1e6)
-    wait_for(lambda: cluster.asked == [2], lambda: cluster.asked)
+    eventually(lambda: cluster.asked == [2], lambda: cluster.asked)
     cluster.surplus = ["2"]
     target.set(1, time.time() - 1.0)
-    wait_for(lambda: warned, lambda: cluster.killed)
+    eventually(lambda: warned, lambda: cluster.killed)
     assert cluster.killed == [["2"]], "the others have time"
     assert [line.endswith("Py4JError: gone") for line in warned] == [True]
     target.close()
@@ -248,7 +242,7 @@ class Watched:
         )
 
     def wait(self, event):
-        wait_for(lambda: event in self.events, lambda: (self.events, self.warned))
+        eventually(lambda: event in self.events, lambda: (self.events, self.warned))
 
 
 @pytest.fixture
@@ -266,7 +260,7 @@ PROBLEMS = [Py4JError("gone"), AttributeError("no context"), AssertionError(), R
 def test_watching_continues_after_any_error_and_reports_it_once(watched, problem):
     watched.wait(ExecutorsChanged(2, 4.0))
     watched.spark.broken = problem
-    wait_for(lambda: watched.warned, lambda: watched.warned)
+    eventually(lambda: watched.warned, lambda: watched.warned)
     watched.spark.ids, watched.kept.gone = ["1"], {"view": "it is gone"}
     watched.engine._views["view"] = ONE
     watched.spark.broken = None
@@ -280,7 +274,7 @@ def test_executors_are_not_taken_for_lost_when_spark_does_not_answer(watched):
     """No executors would mean that the share is vacated, and that would be confirmed to the arbiter."""
     watched.wait(ExecutorsChanged(2, 4.0))
     watched.spark.broken = Py4JError("gone")
-    wait_for(lambda: watched.warned, lambda: watched.warned)
+    eventually(lambda: watched.warned, lambda: watched.warned)
     assert watched.events == [ExecutorsChanged(2, 4.0)]
 
 
@@ -290,7 +284,7 @@ def test_a_stage_is_cancelled_while_everything_else_fails(watched, problem):
     assert watched.spark.started.wait(60)
     watched.spark.broken = problem
     watched.engine.cancel((ONE,))
-    wait_for(lambda: watched.warned and len(watched.spark.stopped) > 3, lambda: watched.spark.stopped)
+    eventually(lambda: watched.warned and len(watched.spark.stopped) > 3, lambda: watched.spark.stopped)
     watched.spark.broken = None
     watched.wait(StageCancelled(ONE))
 
@@ -312,12 +306,12 @@ def test_outputs_that_take_too_much_room_are_reported_once_and_removed_before_th
         watched.kept.stored = stored
         watched.engine._report_too_much_stored()
     # The engine's own check may have been first.
-    wait_for(lambda: CannotPlan(UntypedCause("101 bytes")) in watched.events, lambda: watched.events)
+    eventually(lambda: CannotPlan(UntypedCause("101 bytes")) in watched.events, lambda: watched.events)
     assert sum(isinstance(event, CannotPlan) for event in watched.events) == 1
     assert not watched.kept.released
     watched.engine.cancel((ONE,))
     watched.engine.start(RESULT, "SELECT 1", None)
-    wait_for(lambda: watched.kept.released, lambda: watched.events)
+    eventually(lambda: watched.kept.released, lambda: watched.events)
     assert StageCancelled(ONE) in watched.events, "otherwise it might store them again"
 
 
@@ -327,7 +321,7 @@ def test_outputs_that_become_too_large_between_two_checks_are_reported_before_a_
     monkeypatch.setattr(watched.engine._prepared, "take", lambda *_, **more: AnalysedQuery(None, False, {}))
     for stage in (ONE, TWO, THREE):
         watched.engine.start(stage, "SELECT 2", "view")
-        wait_for(lambda stage=stage: finished(watched)[-1:] == [stage], lambda: watched.events)
+        eventually(lambda stage=stage: finished(watched)[-1:] == [stage], lambda: watched.events)
     told = [event for event in watched.events if isinstance(event, CannotPlan | StageFinished)]
     assert [getattr(event, "cause", None) for event in told] == [None, UntypedCause("120 bytes"), None, None]
 
@@ -345,7 +339,7 @@ def test_outputs_that_take_too_much_room_stay_where_a_stage_reads_them_and_while
     watched.engine.start(ONE, "SELECT 2", "view")
     watched.engine._report_too_much_stored()
     # The engine's own check may have been first.
-    wait_for(lambda: CannotPlan(UntypedCause("200 bytes")) in watched.events, lambda: watched.events)
+    eventually(lambda: CannotPlan(UntypedCause("200 bytes")) in watched.events, lambda: watched.events)
     watched.engine._remove_outputs("q-2")
     assert not watched.kept.released and not watched.spark.stopped
 
@@ -366,7 +360,7 @@ def test_requesting_executors_does_not_block(watched, monkeypatch):
 
     monkeypatch.setattr(Executors, "set_target", fail)
     watched.engine.set_executors(1, 0.0)
-    wait_for(lambda: len(asked) > 2, lambda: asked)
+    eventually(lambda: len(asked) > 2, lambda: asked)
     assert set(asked) == {1}
     assert sum("1 executor;" in line for line in watched.warned) == 1
 
@@ -393,7 +387,7 @@ def test_a_stage_that_ends_in_any_way_is_reported(watched, monkeypatch, problem)
 
     monkeypatch.setattr(watched.spark, "sql", fail)
     watched.engine.start(ONE, "SELECT 2", "view")
-    wait_for(lambda: any(isinstance(event, StageFailed) for event in watched.events), lambda: watched.events)
+    eventually(lambda: any(isinstance(event, StageFailed) for event in watched.events), lambda: watched.events)
 
 
 @pytest.mark.parametrize(
@@ -439,7 +433,7 @@ def test_what_a_stage_without_memory_has_left_can_be_freed(watched, monkeypatch)
     monkeypatch.setattr(watched.spark, "sql", fail)
     monkeypatch.setattr(spark_engine, "free_room", free)
     watched.engine.start(ONE, "SELECT 2", "view")
-    wait_for(lambda: len(left) == 2, lambda: watched.events)
+    eventually(lambda: len(left) == 2, lambda: watched.events)
     assert left[1] is True
 
 
@@ -456,10 +450,10 @@ def test_outputs_are_removed_before_the_query_runs_as_written_if_a_stage_found_n
     monkeypatch.setattr(watched.spark, "sql", fail)
     monkeypatch.setattr(spark_engine, "free_room", lambda session, wait: None)
     watched.engine.start(ONE, "SELECT 2", "view")
-    wait_for(lambda: failed(ONE), lambda: watched.events)
+    eventually(lambda: failed(ONE), lambda: watched.events)
     assert not watched.kept.released
     watched.engine.start(RESULT, "SELECT 1", None)
-    wait_for(lambda: failed(RESULT), lambda: watched.events)
+    eventually(lambda: failed(RESULT), lambda: watched.events)
     assert watched.kept.released == removed
 
 
@@ -500,7 +494,7 @@ class SlowVerification:
 def slow(watched):
     watched.engine._verification = SlowVerification()
     watched.engine.check_plan(lambda: "the first plan")
-    wait_for(lambda: watched.engine._verification.started, lambda: "no comparison")
+    eventually(lambda: watched.engine._verification.started, lambda: "no comparison")
     return watched.engine._verification
 
 
@@ -577,7 +571,7 @@ def test_an_output_stored_while_another_is_lost_is_reported_after_it_was_stored(
     monkeypatch.setattr(engine, "_compute", lambda *_: (1.0, 8.0))
     monkeypatch.setattr(spark_engine, "core_seconds", lambda *_: 1.0)
     engine.start(five, "SELECT s FROM one", "five")
-    wait_for(lambda: ONE in lost(stored), lambda: stored.events)
+    eventually(lambda: ONE in lost(stored), lambda: stored.events)
     losing.join(60)
     ends = [type(event) for event in stored.events if getattr(event, "stage", None) == five]
     assert ends == [StageFinished, CheckpointLost]
@@ -653,7 +647,7 @@ def test_a_failure_on_garbage_collection_does_not_stop_the_others(died):
     owner, outputs = Owner(), [Rows(), Rows(AttributeError("gone")), Rows()]
     remove_with(owner, outputs)
     del owner
-    wait_for(lambda: not outputs[-1].kept, lambda: outputs)
+    eventually(lambda: not outputs[-1].kept, lambda: outputs)
     assert not outputs[0].kept
 
 
@@ -674,7 +668,7 @@ class Storing:
         self.engine.start(ONE, "SELECT 1", None)
 
     def wait(self, kind):
-        wait_for(lambda: any(isinstance(event, kind) for event in self.events), lambda: self.events)
+        eventually(lambda: any(isinstance(event, kind) for event in self.events), lambda: self.events)
         (found,) = [event for event in self.events if isinstance(event, kind)]
         return found
 
@@ -706,7 +700,7 @@ def test_rows_are_not_stored_again_where_some_may_have_been(monkeypatch, died, o
     failed = storing.wait(StageFailed)
     assert (failed.retry, failed.final) == (retry, final)
     storing.start()
-    wait_for(lambda: len(storing.events) >= 3, lambda: storing.events)
+    eventually(lambda: len(storing.events) >= 3, lambda: storing.events)
     storing.engine.close()
     assert len(tried) == (1 if final else 2)
 
@@ -749,14 +743,14 @@ def test_a_function_of_the_users_may_fail_in_the_words_of_the_cluster(causes, tr
 
 def test_a_last_stage_that_another_one_has_replaced_is_cancelled_until_it_ends(watched):
     watched.engine.start(RESULT, "SELECT 2", None)
-    wait_for(watched.spark.started.is_set, lambda: watched.events)
+    eventually(watched.spark.started.is_set, lambda: watched.events)
     thread = next(iter(watched.engine._threads.values()))
     tag = watched.engine._running[RESULT]
     watched.spark._cancel = lambda tag: watched.spark.stopped.append(tag)
     watched.spark.sparkContext.cancelJobsWithTag = watched.spark._cancel
     watched.engine.cancel((RESULT,))
     watched.engine.start(RESULT, "SELECT 3", None)
-    wait_for(lambda: watched.spark.stopped.count(tag) > 3, lambda: watched.spark.stopped)
+    eventually(lambda: watched.spark.stopped.count(tag) > 3, lambda: watched.spark.stopped)
     assert thread.is_alive()
     watched.spark.release.set()
     thread.join(60)

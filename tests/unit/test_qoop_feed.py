@@ -1,7 +1,6 @@
 """Shares from an arbiter, and their confirmation, which never blocks the planner."""
 
 import threading
-import time
 
 import pytest
 from pydantic import TypeAdapter
@@ -10,6 +9,7 @@ from qoop.feedback import arbiter as feedback
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize, LatestReport
 from qoop.feedback.profile import ProfileFeed, SharePoint
 from qoop.replan.completion import Completion
+from tests.eventually import eventually
 from tests.http_servers import RawServer, WebServer, answer
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterRefusedError, ArbiterUnavailableError
@@ -34,13 +34,6 @@ def confirmations(arbiter):
     return LatestReport(lambda seq: arbiter.report_vacated("app_1", seq), "confirm")
 
 
-def wait_for(holds, said):
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, said()
-        time.sleep(0.01)
-
-
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     monkeypatch.setattr(feedback, "FIRST_PAUSE_S", 0.01)
@@ -56,7 +49,7 @@ def test_confirming_never_blocks_and_only_the_latest_share_is_confirmed():
         confirmer.send(seq)
     assert arbiter.asked == [], "all that was said while the arbiter had not answered the first"
     arbiter.open.set()
-    wait_for(lambda: arbiter.asked[-1:] == [49], lambda: arbiter.asked)
+    eventually(lambda: arbiter.asked[-1:] == [49], lambda: arbiter.asked)
     assert arbiter.asked == [1, 49]
     confirmer.close()
     confirmer._thread.join(60)
@@ -71,9 +64,9 @@ def test_a_lost_confirmation_is_retried():
     arbiter.open.set()
     confirmer = confirmations(arbiter)
     confirmer.send(7)
-    wait_for(lambda: len(arbiter.asked) == 4, lambda: arbiter.asked)
+    eventually(lambda: len(arbiter.asked) == 4, lambda: arbiter.asked)
     confirmer.send(8)
-    wait_for(lambda: arbiter.asked[-1] == 8, lambda: arbiter.asked)
+    eventually(lambda: arbiter.asked[-1] == 8, lambda: arbiter.asked)
     assert arbiter.asked == [7, 7, 7, 7, 8]
     confirmer.close()
 
@@ -85,7 +78,7 @@ def test_after_a_refused_confirmation_the_next_one_is_made():
     expected = [1, *[2] * feedback.MAX_TRIES, 3]
     for seq in (1, 2, 3):
         confirmer.send(seq)
-        wait_for(lambda seq=seq: arbiter.asked.count(seq) == expected.count(seq), lambda: arbiter.asked)
+        eventually(lambda seq=seq: arbiter.asked.count(seq) == expected.count(seq), lambda: arbiter.asked)
     assert arbiter.asked == expected
     confirmer.close()
 
@@ -96,7 +89,7 @@ def test_closing_interrupts_the_pause_before_a_retry(monkeypatch):
     arbiter.open.set()
     confirmer = confirmations(arbiter)
     confirmer.send(1)
-    wait_for(lambda: arbiter.asked, lambda: arbiter.asked)
+    eventually(lambda: arbiter.asked, lambda: arbiter.asked)
     confirmer.close()
     confirmer._thread.join(60)
     assert not confirmer._thread.is_alive()
@@ -107,7 +100,7 @@ def test_the_feed_confirms_over_http():
     feed = ArbiterFeed(server.url, "user.ann.00", "app_1", ExecutorSize(1024, 1, 1, 512, 1))
     try:
         feed.confirm(17)
-        wait_for(lambda: server.asked, lambda: server.asked)
+        eventually(lambda: server.asked, lambda: server.asked)
         assert server.asked[0][""] == "POST /v1/apps/app_1/vacated HTTP/1.1"
     finally:
         feed.close()
@@ -119,10 +112,10 @@ def test_the_feed_reports_an_expected_completion_when_it_has_changed():
     feed = ArbiterFeed(server.url, "user.ann.00", "app_1", ExecutorSize(1024, 1, 1, 512, 1))
     try:
         feed.expect(Completion(0.0, 20.0, 20.0))
-        wait_for(lambda: server.asked, lambda: server.asked)
+        eventually(lambda: server.asked, lambda: server.asked)
         feed.expect(Completion(5.0, 15.9, 20.0))  # as expected, but for 4.5%
         feed.expect(Completion(6.0, 24.0, 20.0))
-        wait_for(lambda: len(server.asked) == 2, lambda: server.asked)
+        eventually(lambda: len(server.asked) == 2, lambda: server.asked)
         assert [asked.path for asked in server.asked] == ["/v1/apps/app_1/messages"] * 2
         bodies = [asked.body for asked in server.asked]
         assert bodies[0] == {"type": "share.estimate", "elapsed_s": 0.0, "remaining_s": 20.0, "guaranteed_s": 20.0}

@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError
 from qoop.engine import folders
 from qoop.engine.folders import QueryFolder
 from qoop.errors import QoopError
+from tests.eventually import eventually
 
 HOUR = 3600.0
 
@@ -183,13 +184,6 @@ def place(tmp_path, monkeypatch):
     assert failed == []
 
 
-def wait_for(holds):
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 # Abandoned folders.
 
 
@@ -315,17 +309,19 @@ def test_heartbeats_survive_errors_which_are_reported_once(place, monkeypatch, p
     monkeypatch.setattr(folders, "HEARTBEAT_RETRY_S", 0.005)
     place.create()
     place.system.fails["create"] = problem
-    wait_for(lambda: place.warned)
+    eventually(lambda: place.warned)
     before = place.system.created
-    wait_for(lambda: place.system.created > before + 3)
+    eventually(lambda: place.system.created > before + 3)
     Folders.age(place.heartbeat(), HOUR)
-    wait_for(lambda: place.heartbeat().stat().st_mtime > time.time() - HOUR / 2)  # touched, where it cannot be written
+    eventually(
+        lambda: place.heartbeat().stat().st_mtime > time.time() - HOUR / 2
+    )  # touched, where it cannot be written
     place.system.fails["setTimes"] = problem
     before = place.system.created
-    wait_for(lambda: place.system.created > before + 3)
+    eventually(lambda: place.system.created > before + 3)
     place.system.fails.clear()
     place.heartbeat().unlink()
-    wait_for(lambda: place.heartbeat().is_file() and place.heartbeat().read_text())
+    eventually(lambda: place.heartbeat().is_file() and place.heartbeat().read_text())
     (warning,) = place.warned
     assert "could not write the heartbeat" in warning
 
@@ -344,17 +340,17 @@ def heartbeat_threads():
 
 
 def test_all_folders_are_kept_alive_by_one_thread_that_ends_with_them(place, monkeypatch):
-    wait_for(lambda: not heartbeat_threads())
+    eventually(lambda: not heartbeat_threads())
     monkeypatch.setattr(folders, "HEARTBEAT_S", 0.005)
     for name in "abc":
         place.create(name)
     assert len(heartbeat_threads()) == 1
     for name in "abc":
         Folders.age(place.heartbeat(name), HOUR)
-    wait_for(lambda: all(place.heartbeat(name).stat().st_mtime > time.time() - HOUR / 2 for name in "abc"))
+    eventually(lambda: all(place.heartbeat(name).stat().st_mtime > time.time() - HOUR / 2 for name in "abc"))
     for folder in place.made:
         folder.delete()
-    wait_for(lambda: not heartbeat_threads())
+    eventually(lambda: not heartbeat_threads())
     assert sorted(place.system.deleted) == ["qoop-a", "qoop-b", "qoop-c"]
     place.create("d")
     assert len(heartbeat_threads()) == 1

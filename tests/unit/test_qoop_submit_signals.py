@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
+from tests.eventually import eventually
 from tests.http_servers import CERTIFICATE, RawServer, answer
 from tests.sampled import one_in
 from yarn_plugin.api import wire
@@ -67,13 +67,6 @@ CLUSTER = wire.Cluster(
 )
 
 
-def wait_for(holds, limit_s=90.0):
-    deadline = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 class Submission:
     """`qoop submit` on a spark-submit that writes down what it is given and stays, with an arbiter of three answers."""
 
@@ -106,7 +99,7 @@ class Submission:
         )
 
     def started(self):
-        wait_for(self.record.exists)
+        eventually(self.record.exists)
         return json.loads(self.record.read_text())
 
     def end(self):
@@ -172,7 +165,7 @@ def test_a_signal_during_registration_ends_it_too(submit, number):
         ended.wait(60)
 
     one = submit(never_answer(), answer("[]"))
-    wait_for(lambda: one.asked() == WHOLE[:1])
+    eventually(lambda: one.asked() == WHOLE[:1])
     one.process.send_signal(number)
     code, _, err = one.end()
     ended.set()
@@ -197,7 +190,7 @@ def test_a_signal_does_not_interrupt_deregistration(submit, stopped):
     one.started()
     if stopped:
         one.process.send_signal(signal.SIGTERM)
-    wait_for(lambda: one.asked() == WHOLE)
+    eventually(lambda: one.asked() == WHOLE)
     one.process.send_signal(signal.SIGTERM)
     one.process.send_signal(signal.SIGHUP)
     signalled.set()

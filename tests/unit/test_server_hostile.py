@@ -10,16 +10,10 @@ import pytest
 
 from qoop.server.errors import MalformedError
 from qoop.server.messages import decode
+from tests.eventually import eventually
 from tests.server_world import Client, World, message, small  # first: it skips where Thrift is missing
 
 FINISHED = 2
-
-
-def until(condition):
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true in 10 s"
-        time.sleep(0.01)
 
 
 def threads(start):
@@ -37,19 +31,19 @@ def test_a_refused_statement_leaves_no_thread():
     with World(small(max_running=1, max_waiting=1)).running() as world, Client(world.port) as client:
         session = client.open()
         client.execute(session, "wait")
-        until(lambda: world.started)
+        eventually(lambda: world.started)
         refused = [client.execute(session, "wait").status for _ in range(5)]
         assert [status.sqlState for status in refused[1:]] == ["53000"] * 4
         assert not threads("cancel-")
         assert not world.cancelled
-    until(lambda: not threads("cancel-"))
+    eventually(lambda: not threads("cancel-"))
 
 
 def test_a_user_cannot_take_all_places_to_run():
     with World(small(max_running=4)).running() as world, Client(world.port, user="hog") as hog:
         for _ in range(10):
             hog.execute(hog.open(), "wait")
-        until(lambda: len(world.started) >= 3)
+        eventually(lambda: len(world.started) >= 3)
         assert answers(world)
 
 
@@ -89,7 +83,7 @@ def test_a_user_cannot_take_all_connections():
             with Client(world.port, user="hog") as again:
                 return again.refusal is None
 
-        until(is_admitted)
+        eventually(is_admitted)
 
 
 def test_a_user_cannot_take_all_room_for_results():
@@ -108,7 +102,7 @@ def test_texts_of_statements_that_run_or_wait_are_bounded_and_given_back():
         assert refused[-1] == "53000"
         assert answers(world)
         client.call("CloseSession", sessionHandle=session)
-        until(lambda: world.handler.statements.texts.used == 0)
+        eventually(lambda: world.handler.statements.texts.used == 0)
 
 
 def test_connections_that_say_nothing_make_room_for_others():
@@ -210,12 +204,12 @@ def test_statements_that_wait_do_not_delay_a_shutdown():
     with World(small(max_running=1)).running() as world, Client(world.port) as client:
         session = client.open()
         running, waiting = (client.execute(session, "wait").operationHandle for _ in range(2))
-        until(lambda: world.started)
+        eventually(lambda: world.started)
         world.handler.stop_starting()
         status = client.until_ended(waiting)
         assert (status.sqlState, "shuts down" in status.errorMessage) == ("57P01", True)
         client.call("CancelOperation", operationHandle=running)
-        until(lambda: not world.handler.is_busy)
+        eventually(lambda: not world.handler.is_busy)
 
 
 def test_two_fetches_at_a_time_give_each_row_once():

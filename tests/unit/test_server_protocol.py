@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
 from tests.server_world import Client, World, message, small  # first: it skips where Thrift is missing
 
 from thrift.Thrift import TApplicationException  # isort: skip
@@ -26,13 +27,6 @@ PEM = str(Path(__file__).parents[1] / "data" / "loopback.pem")
 def world():
     with World().running() as running:
         yield running
-
-
-def until(condition):
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true in 10 s"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -76,13 +70,13 @@ def test_a_failure_has_sparks_message_and_sqlstate(world, is_async):
 def test_a_statement_is_cancelled_while_another_call_waits_for_it(world):
     client, other = Client(world.port, "http"), Client(world.port, "http")
     operation = client.execute(client.open(), "wait").operationHandle
-    until(lambda: world.started)
+    eventually(lambda: world.started)
     assert client.status(operation).operationState == 1
     assert client.fetch(operation).status.sqlState == "HY010"
     other.call("CancelOperation", operationHandle=operation)
     status = client.until_ended(operation)
     assert (status.operationState, status.sqlState) == (CANCELED, "HY008")
-    until(lambda: len(world.cancelled) == 1)
+    eventually(lambda: len(world.cancelled) == 1)
     client.close()
     other.close()
 
@@ -92,7 +86,7 @@ def test_a_statement_ends_at_its_timeout(world):
     operation = client.execute(client.open(), "wait", timeout=1).operationHandle
     status = client.until_ended(operation)
     assert (status.operationState, status.sqlState) == (TIMEDOUT, "HYT00")
-    until(lambda: len(world.cancelled) == 1)
+    eventually(lambda: len(world.cancelled) == 1)
     client.close()
 
 
@@ -101,10 +95,10 @@ def test_a_connection_that_ends_takes_its_sessions_and_statements_along(world, i
     client = Client(world.port)
     session = client.open()
     client.send(message("ExecuteStatement", sessionHandle=session, statement="wait", runAsync=is_async))
-    until(lambda: world.started)
+    eventually(lambda: world.started)
     client.close()
-    until(lambda: world.cancelled and world.opened[0].closed)
-    until(lambda: not world.handler.sessions.all())
+    eventually(lambda: world.cancelled and world.opened[0].closed)
+    eventually(lambda: not world.handler.sessions.all())
 
 
 def test_a_session_whose_client_leaves_while_it_is_opened_is_closed(world):
@@ -113,7 +107,7 @@ def test_a_session_whose_client_leaves_while_it_is_opened_is_closed(world):
     client.send(message("OpenSession", client_protocol=9))
     time.sleep(0.1)
     client.close()
-    until(lambda: world.opened and world.opened[0].closed)
+    eventually(lambda: world.opened and world.opened[0].closed)
     assert not world.handler.sessions.all()
 
 
@@ -124,7 +118,7 @@ def test_http_sessions_outlive_their_connections_until_they_are_idle():
         client.close()
         client = Client(world.port, "http")
         assert client.execute(session, "rows 1", is_async=False).status.statusCode == 0
-        until(world.handler.sessions.idle)
+        eventually(world.handler.sessions.idle)
         client.close()
 
 
@@ -133,13 +127,13 @@ def test_statements_beyond_the_limit_wait_and_are_withdrawn():
         client = Client(world.port)
         session = client.open()
         running, waiting = (client.execute(session, "wait").operationHandle for _ in range(2))
-        until(lambda: world.started)
+        eventually(lambda: world.started)
         assert client.status(waiting).operationState == 7
         client.call("CancelOperation", operationHandle=waiting)
         assert client.status(waiting).operationState == CANCELED
         assert (len(world.started), world.cancelled) == (1, [])
         client.call("CloseOperation", operationHandle=running)
-        until(lambda: len(world.cancelled) == 1)
+        eventually(lambda: len(world.cancelled) == 1)
         client.close()
 
 
@@ -147,7 +141,7 @@ def test_many_polls_hold_no_thread():
     with World(small(poll_s=1.0)).running() as world:
         waiting = Client(world.port)
         operation = waiting.execute(waiting.open(), "wait").operationHandle
-        until(lambda: world.started)
+        eventually(lambda: world.started)
         pollers = [Client(world.port, user="me") for _ in range(30)]
         threads = threading.active_count()
         for poller in pollers:
@@ -341,7 +335,7 @@ def test_connections_beyond_the_limit_are_closed_at_once():
             assert is_closed(third)
         assert first.open()
         first.close()
-        until(lambda: not is_refused(world))
+        eventually(lambda: not is_refused(world))
         second.close()
 
 
@@ -374,7 +368,7 @@ def test_a_client_that_does_not_read_is_cut_off():
         operation = client.execute(session, "rows 500000", is_async=False).operationHandle
         for _ in range(40):
             client.send(message("FetchResults", operationHandle=operation, orientation=4, maxRows=500_000))
-        until(lambda: not world.handler.sessions.all())
+        eventually(lambda: not world.handler.sessions.all())
         client.close()
 
 

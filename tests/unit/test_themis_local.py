@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ import requests
 import themis_agent
 from tests import html_checks
 from tests.agent_world import Search
+from tests.eventually import eventually
 from themis_agent.agent.settings import Settings
 from themis_agent.agent.tags import TAGS
 from themis_agent.app_file import read
@@ -110,13 +110,6 @@ def launchers(folder):
         except psutil.Error:
             continue
     return found
-
-
-def until(condition):
-    deadline = time.monotonic() + 180
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_search_finds_the_best_trial_and_stands_in_the_study(tmp_path, monkeypatch):
@@ -262,7 +255,7 @@ def test_nothing_is_removed_for_a_search_that_is_refused(tmp_path, owner):
 def test_a_search_that_runs_is_not_replaced(tmp_path):
     write_app(tmp_path, step_s=10)
     agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--state", "state")
-    until(lambda: len(launchers(tmp_path)) == 2 * 3)
+    eventually(lambda: len(launchers(tmp_path)) == 2 * 3)
     again = start(tmp_path, "run", "--local", "app.toml", "--state", "state", "--replace")
     assert "its search runs; `themis-agent stop DIR` suspends it" in again.communicate(timeout=120)[0]
     agent.kill()
@@ -287,7 +280,9 @@ def test_a_search_goes_on_with_the_gpus_that_it_began_with(tmp_path, monkeypatch
 def test_a_killed_search_goes_on_and_loses_nothing(tmp_path, victim):
     write_app(tmp_path, step_s=0.3)
     agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--state", "state")
-    until(lambda: len(executed(tmp_path)) == 3 and any((tmp_path / "state/checkpoints").rglob("*.json")))
+    eventually(
+        lambda: len(executed(tmp_path)) == 3 and any((tmp_path / "state/checkpoints").rglob("*.json")), limit_s=180
+    )
     agent.kill()
     agent.communicate()
     if victim == "agent and launchers":
@@ -310,7 +305,7 @@ def test_a_killed_search_goes_on_and_loses_nothing(tmp_path, victim):
 def test_ctrl_c_suspends_a_search_with_checkpoints(tmp_path):
     write_app(tmp_path, step_s=0.3)
     agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--state", "state")
-    until(lambda: len(executed(tmp_path)) == 3)
+    eventually(lambda: len(executed(tmp_path)) == 3)
     agent.send_signal(signal.SIGINT)
     said, _ = agent.communicate(timeout=120)
     assert agent.returncode == 130
@@ -365,7 +360,9 @@ def test_a_search_can_be_watched_while_it_runs(tmp_path, monkeypatch, capsys):
     text = (tmp_path / "app.toml").read_text().replace(f"python {SCRIPT}", f"sh {script}")
     (tmp_path / "app.toml").write_text(text)
     agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "2", "--state", "state")
-    until(lambda: any(file.read_text() for file in tmp_path.glob("state/logs/trial-00001/*/rank-0.log")))
+    eventually(
+        lambda: any(file.read_text() for file in tmp_path.glob("state/logs/trial-00001/*/rank-0.log")), limit_s=180
+    )
     watching = start(tmp_path, "status", "state", "--watch")
     following = start(tmp_path, "logs", "state", "1", "-f")
     monkeypatch.chdir(tmp_path)
@@ -396,11 +393,11 @@ def test_a_full_disk_stops_no_search(tmp_path):
     """The journal cannot grow for a while: the agent waits, trials train on, and no step is executed twice."""
     write_app(tmp_path, step_s=0.3)
     agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--state", "state")
-    until(lambda: len(executed(tmp_path)) == 3)
+    eventually(lambda: len(executed(tmp_path)) == 3)
     limited = psutil.Process(agent.pid)
     _, most = limited.rlimit(psutil.RLIMIT_FSIZE)
     limited.rlimit(psutil.RLIMIT_FSIZE, ((tmp_path / "state/journal").stat().st_size, most))
-    until(lambda: all(len(steps) > 2 for steps in executed(tmp_path).values()))
+    eventually(lambda: all(len(steps) > 2 for steps in executed(tmp_path).values()))
     assert agent.poll() is None
     limited.rlimit(psutil.RLIMIT_FSIZE, (most, most))
     said = finish(agent)
@@ -431,7 +428,7 @@ def test_a_trial_that_ignores_sigterm_is_killed_and_what_it_loses_is_shown(tmp_p
         'grace_s = 1\n[space]\nx = { type = "int", low = 1, high = 2 }\n'
     )
     agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "1", "--state", "state")
-    until(lambda: any((tmp_path / "state").rglob("000000000001.json")))
+    eventually(lambda: any((tmp_path / "state").rglob("000000000001.json")))
     agent.send_signal(signal.SIGINT)
     said, _ = agent.communicate(timeout=120)
     assert agent.returncode == 130

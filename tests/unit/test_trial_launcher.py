@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.eventually import eventually
 from tests.trial_agent import ROOT, Agent, journal, launch, script
 from themis_agent.trial.launch_file import read_spec
 from yarn_plugin.errors import BadInputError
@@ -63,13 +64,6 @@ def launched(tmp_path, agent):
     for process in started:
         process.kill()
         process.wait()
-
-
-def wait_until(condition, timeout=60):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def training(tmp_path, steps=10**6, pause_s=0.02):
@@ -235,7 +229,7 @@ def test_a_clock_that_is_set_while_a_trial_stops_changes_nothing(tmp_path, agent
     agent.wait_for("checkpointed")
     agent.answer = {"stop_in_s": 90}
     if saves:
-        wait_until(began.exists)
+        eventually(began.exists)
     else:
         time.sleep(0.5)
     offset.write_text(str(jump_s))
@@ -284,7 +278,7 @@ def test_new_attempt_of_the_agent_is_followed_and_the_old_one_no_longer(tmp_path
 
 def test_superseded_epoch_ends_without_a_checkpoint(tmp_path, agent, launched, store):
     old = launched(training(tmp_path), told=None, **checkpoints(tmp_path, store))
-    wait_until(lambda: list((tmp_path / "store/t1").glob("000001/*.json")))
+    eventually(lambda: list((tmp_path / "store/t1").glob("000001/*.json")))
     launched(training(tmp_path), "other", epoch=2, **checkpoints(tmp_path, store, "other"))
     assert old.wait(50) == 0
     assert journal(tmp_path / "work")[-1]["cause"] == "superseded"
@@ -294,7 +288,7 @@ def test_superseded_epoch_ends_without_a_checkpoint(tmp_path, agent, launched, s
 def test_superseded_launcher_that_was_stopped_for_long_commits_nothing(tmp_path, agent, launched, store):
     """SIGSTOP until the next epoch has ended, then SIGCONT: what it has saved meanwhile is not continued from."""
     old = launched(training(tmp_path), told=None, **checkpoints(tmp_path, store))
-    wait_until(lambda: list((tmp_path / "store/t1").glob("000001/*.json")))
+    eventually(lambda: list((tmp_path / "store/t1").glob("000001/*.json")))
     inner, processes = below(old)
     # The training goes on and saves; the launcher does not know.
     inner.suspend()
@@ -336,7 +330,7 @@ def test_trial_that_is_over_for_good_uploads_no_more(tmp_path, agent, launched, 
 
 def test_launcher_that_waits_for_rank_0_can_be_stopped(tmp_path, agent, launched):
     process = launched(["no-such-command"], ranks=[1], world_size=2)
-    wait_until(lambda: agent.batches > 2)
+    eventually(lambda: agent.batches > 2)
     agent.answer = {"stop_in_s": 5}
     assert process.wait(50) == 0
     assert [(one.type, one.cause) for one in agent.events] == [("ended", "stopped")]
@@ -355,7 +349,7 @@ def test_launcher_that_cannot_join_its_gang_ends_and_says_why(tmp_path, agent, l
 
 def test_launcher_that_waits_ends_with_its_container(tmp_path, agent, launched):
     process = launched(["no-such-command"], ranks=[1], world_size=2)
-    wait_until(lambda: agent.batches > 2)
+    eventually(lambda: agent.batches > 2)
     inner, _ = below(process)
     process.kill()
     assert gone([inner])
@@ -388,7 +382,7 @@ print("started", flush=True)
 """
     process = launched(script(tmp_path / "script", text), ranks=[0, 1], world_size=2)
     log = tmp_path / "work/logs/t1/epoch-000001/rank-1.log"
-    wait_until(lambda: log.exists() and log.read_text().count("here") == 2)
+    eventually(lambda: log.exists() and log.read_text().count("here") == 2)
     inner, processes = below(process)
     processes = [one for one in processes if one.status() != psutil.STATUS_ZOMBIE]
     assert len(processes) == 4

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.eventually import eventually
 from tests.sampled import one_in
 from tests.solvers import TAGS, Sum, Total, Trouble, Unsolved, Untagged
 from yarn_plugin.act.worker import Worker
@@ -51,17 +52,9 @@ def start():
         worker.close()
 
 
-def until(condition, what):
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.01)
-    return found
-
-
 def begun(mark):
     """The id of the process that a solver runs in, once it has started."""
-    until(mark.exists, "the solve")
+    eventually(mark.exists, "the solve")
     return int(mark.read_text())
 
 
@@ -201,7 +194,7 @@ def test_a_process_that_is_killed_between_tasks_loses_none(start):
     before = worker.pid()
     os.kill(before, signal.SIGKILL)
     # Until the last of its threads has ended, a process cannot be told from one that runs.
-    until(lambda: os.waitid(os.P_PID, before, os.WEXITED | os.WNOHANG | os.WNOWAIT), "the end")
+    eventually(lambda: os.waitid(os.P_PID, before, os.WEXITED | os.WNOHANG | os.WNOWAIT), "the end")
     worker.submit("gpu", "2", Sum((2.0,)))
     assert summed(told) == ("2", 2.0)
 
@@ -214,17 +207,17 @@ def test_a_task_past_its_limit_is_killed_with_whatever_it_started(start, tmp_pat
     assert (outcome.kind, " 1 s" in outcome.error) == ("lost", True)
     pids = [int(path.read_text()) for path in (tmp_path / "mark", tmp_path / "mark.child") if path.exists()]
     assert pids
-    until(lambda: all(is_gone(pid) for pid in pids), "the end")
+    eventually(lambda: all(is_gone(pid) for pid in pids), "the end")
 
 
 def test_what_a_killed_process_had_started_ends_too(start, tmp_path):
     worker, told = start()
     worker.submit("gpu", "1", Trouble("starts another", str(tmp_path / "mark")))
     child = tmp_path / "mark.child"
-    until(lambda: child.exists() and child.read_text(), "its child")
+    eventually(lambda: child.exists() and child.read_text(), "its child")
     os.kill(begun(tmp_path / "mark"), signal.SIGKILL)
     assert told.next().kind == "lost"
-    until(lambda: is_gone(int(child.read_text())), "the child's end")
+    eventually(lambda: is_gone(int(child.read_text())), "the child's end")
 
 
 def test_the_same_task_again_is_solved_once(start, tmp_path):
@@ -295,8 +288,8 @@ def test_when_the_arbiter_ends_so_does_it(start):
     told.fails = stopped
     worker.submit("gpu", "1", Sum((1.0,)))
     pid = told.next().result.pid
-    until(lambda: not worker.is_alive(), "the end")
-    until(lambda: is_gone(pid), "the process's end")
+    eventually(lambda: not worker.is_alive(), "the end")
+    eventually(lambda: is_gone(pid), "the process's end")
 
 
 ARBITER = """
@@ -320,4 +313,4 @@ def test_an_arbiter_that_is_killed_leaves_no_process(tmp_path, kind):
     with subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[2]) as arbiter:
         pid = begun(mark)
         arbiter.kill()
-    until(lambda: is_gone(pid), "the worker's end")
+    eventually(lambda: is_gone(pid), "the worker's end")

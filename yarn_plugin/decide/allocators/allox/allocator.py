@@ -10,6 +10,8 @@ best alternative `unknown_s`. Where samples are on, sides without a declared spe
 a job may start on a GPU before it is known on a slot, but not the other way round, as nearly all jobs are faster on
 GPUs. A job with alternatives that are larger than a GPU or a slot cannot use them; one without any other waits. Deep
 queues are matched in the worker process; of its result holds what still can be done.
+
+To compare, another side policy may choose the starts (`policy`), on the same machines and leases.
 """
 
 import math
@@ -37,6 +39,8 @@ from yarn_plugin.decide.allocators.happenings import (
 from yarn_plugin.decide.allocators.plan import Drop, Idle, Place, Plan, Solve, Wake
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.mechanisms.allox import Job, Start, Starts, choose_starts
+from yarn_plugin.decide.policies.sides import SIDE_POLICIES
+from yarn_plugin.decide.policies.sides import queue as side_queue
 from yarn_plugin.quantities import count
 
 OVERDUE = "overdue"
@@ -78,7 +82,7 @@ class Allox:
         known, progress = machines(self._settings, state, seen), self._progress(state, seen)
         waiting = {job.user for job in jobs.values()}
         next_overdue = state.long_run.next_overdue(self._settings.patience_s, progress, waiting)
-        plan = replace(plan, wake=(*plan.wake, Wake(OVERDUE, next_overdue)), idle=_idle(seen, jobs))
+        plan = replace(plan, wake=(*plan.wake, Wake(OVERDUE, next_overdue)), idle=self._idle(seen, jobs))
         has_free = any(wait == 0 for waits in known.free_in for wait in waits)
         if isinstance(what, Solved) and what.key == f"round {state.round}":
             state = replace(state, is_solving=False)
@@ -89,6 +93,8 @@ class Allox:
                     return state, started
         if not jobs or not has_free:
             return state, plan
+        if self._settings.policy != "allox":
+            return self._start(state, seen, jobs, known, self._choose_by_policy(state, seen, jobs, known), plan)
         overdue = state.long_run.overdue(self._settings.patience_s)
         queue = Queue(tuple(jobs.values()), known.free_in, progress, self._settings.alpha, overdue)
         if len(jobs) > self._settings.inline_jobs:
@@ -98,6 +104,21 @@ class Allox:
             problem = Solve(f"round {state.round}", queue)
             return state, replace(plan, solve=(problem,), idle=seen.everywhere(Idle.DECIDING))
         return self._start(state, seen, jobs, known, solve(queue).jobs, plan)
+
+    def _choose_by_policy(
+        self, state: AlloxState, seen: Seen, jobs: Mapping[str, Job], known: Machines
+    ) -> tuple[Start, ...]:
+        shares = self._jobs.shares(seen)
+        # Of a running job these policies read whose it is and where it runs.
+        running = tuple(
+            side_queue.Running(Job(one.job, one.user, (), shares), one.kind, place)
+            for place, one in enumerate(state.running.values())
+        )
+        users = tuple(sorted(self._progress(state, seen)))
+        queue = side_queue.Queue(
+            seen.at, tuple(jobs.values()), running, known.free_in, users, slots_per_gpu=self._settings.slots_per_gpu
+        )
+        return SIDE_POLICIES[self._settings.policy].choose(queue).starts
 
     # What happened.
 
@@ -176,7 +197,8 @@ class Allox:
             seconds = job.times[start.kind]
             assert seconds is not None
             holdings, alternative = self._jobs.holdings(seen, claims[start.job], start.kind, cell)
-            note = note_of(job, start.kind, jobs.values())
+            by = self._settings.policy
+            note = note_of(job, start.kind, jobs.values()) if by == "allox" else f"on {WHERE[start.kind]}, by {by}"
             places.append(Place(str(counter), claims[start.job], holdings, alternative=alternative, note=note))
             value, ends_at = job.value_on(start.kind), seen.at + seconds
             running[str(counter)] = Running(job.user, start.kind, value, ends_at, start.job, seen.at)
@@ -185,9 +207,9 @@ class Allox:
         state = replace(state, counter=counter, running=running, long_run=state.long_run.started(users))
         return state, replace(plan, place=tuple(places), drop=(*plan.drop, *ended.drop), wake=(*plan.wake, *ended.wake))
 
-
-def _idle(seen: Seen, jobs: Mapping[str, Job]) -> dict[str, Idle]:
-    return seen.everywhere(Idle.NOT_FASTER if jobs else Idle.NOT_WANTED)
+    def _idle(self, seen: Seen, jobs: Mapping[str, Job]) -> dict[str, Idle]:
+        waits = Idle.NOT_FASTER if self._settings.policy == "allox" else Idle.RESERVED
+        return seen.everywhere(waits if jobs else Idle.NOT_WANTED)
 
 
 def solve(queue: Queue) -> Starts:
