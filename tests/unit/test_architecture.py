@@ -313,6 +313,7 @@ def test_the_client_drags_in_nothing_of_the_service(house):
         "api.client",
         "api.environment",
         "api.jobs",
+        "api.records",
         "api.server_sent",
         "api.wire",
         "control_characters",

@@ -6,7 +6,6 @@ from pydantic import Field, field_validator
 
 from yarn_plugin.api import wire
 from yarn_plugin.api.jobs import JobList
-from yarn_plugin.model.causes import RefusedFor
 
 MAX_RECORDS = 1000
 """The most leases, and the most GPUs of one."""
@@ -41,11 +40,12 @@ class Recover(wire.Register):
 
 
 class RefusedRecord(wire.Wire):
-    """GPUs of a lease that are not the application's any more: it is to leave them."""
+    """GPUs of a lease that are not the application's any more: it is to leave them. `why`: as in the cause
+    `record-refused`."""
 
     id: str
     gpus: list[str]
-    why: RefusedFor
+    why: str
 
 
 class Recovered(wire.Registered):
