@@ -107,6 +107,7 @@ PUBLISHED = (
     "yarn_plugin.api.client",
     "yarn_plugin.api.environment",
     "yarn_plugin.api.jobs",
+    "yarn_plugin.api.records",
     "yarn_plugin.api.wire",
     "yarn_plugin.journal",
     "yarn_plugin.observe.bounded",
