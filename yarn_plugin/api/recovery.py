@@ -51,8 +51,8 @@ def with_records(event: Registered, request: Recover, jobs: tuple[Job, ...], sta
     pool = next(pool for pool in state.pools if pool.name == event.pool)
     if request.leases and not isinstance(pool.parameters, LedgerSettings):
         raise Refused(422, "leases", None, f"must be left out: pool {pool.name} has no records of leases")
-    running = state.cluster.apps.get(request.yarn_app)
-    if request.leases and running is not None and running.used[GPU] and running.id not in state.cluster.use:
+    running, known = state.cluster.apps.get(request.yarn_app), {*state.cluster.use, *state.yarn_apps.values()}
+    if request.leases and running is not None and running.used[GPU] and running.id not in known:
         expected = "its containers have not been listed yet since the arbiter started; try again"
         raise Refused(429, "yarn_app", running.id, expected, retry_after=1)
     leases = tuple(
