@@ -136,7 +136,7 @@ def test_a_search_outlives_the_environment_that_submitted_it(lab, tmp_path, monk
     started = folder.root.glob("trials/*/epoch-*/launcher-*.json")
     assert [path for path in started if path.stat().st_mtime > gone], "no trial was started after it was gone"
     assert app in [one.id for one in applications.searches(manager)]
-    assert lab.replayed().state.pool_states["gpu"].state.round_number >= 2
+    assert lab.replayed().state.pool_states["gpu"].state.allocated.round_number >= 2
     written = submission.read(folder.root).model_dump_json()
     assert str(environment.folder) not in written and sys.prefix not in written
 

@@ -11,7 +11,14 @@ from themis_agent.yarn.submission import ArbiterAccess, ContainerSize, Submissio
 from yarn_plugin.api import wire
 
 APP = AppFile.model_validate(
-    {"name": "old", "command": ["train"], "metric": "loss", "space": {"x": {"type": "int", "low": 1, "high": 2}}, "trials": 2, "max_steps": 3}
+    {
+        "name": "old",
+        "command": ["train"],
+        "metric": "loss",
+        "space": {"x": {"type": "int", "low": 1, "high": 2}},
+        "trials": 2,
+        "max_steps": 3,
+    }
 )
 SUBMISSION = Submission(
     yarn_app="application_1_7",

@@ -20,7 +20,8 @@ from yarn_plugin.decide.policies.sides.queue import GPU_KIND, Queue, Running
 from yarn_plugin.drive.pool_simulation import SimulationError
 from yarn_plugin.drive.virtual_time import Agenda
 from yarn_plugin.simulation.jobs.job import Job
-from yarn_plugin.simulation.jobs.outcome import JobOutcome, JobsOutcome, Spread
+from yarn_plugin.simulation.outcome import JobOutcome, Outcome
+from yarn_plugin.simulation.over_time import Spread
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +83,7 @@ class SideSimulation:
         self._outcomes: list[JobOutcome] = []
         self._progress = Spread(self._users)
 
-    def run(self) -> JobsOutcome:
+    def run(self) -> Outcome:
         """Run until all jobs have ended.
 
         Raises:
@@ -99,8 +100,13 @@ class SideSimulation:
         if self._waiting:
             raise SimulationError(f"{len(self._waiting)} jobs are never started: the policy leaves all machines idle")
         outcomes = sorted(self._outcomes, key=lambda one: one.number)
-        return JobsOutcome(tuple(outcomes), sum(map(len, self._ends)), self._busy_s, self._at,
-                           progress_spread=self._progress.mean(self._at))  # fmt: skip
+        return Outcome(
+            tuple(outcomes),
+            self._at,
+            gpus=sum(map(len, self._ends)),
+            busy_s=self._busy_s,
+            progress_spread=self._progress.mean(self._at),
+        )
 
     def _put(self, at: float, action: Callable[[float], None]) -> None:
         # The authors' simulator moves in steps of a second.
@@ -194,8 +200,19 @@ class SideSimulation:
         if run.began_at is None or wake != run.wake:
             return
         self._stop(run.job.name)
-        self._outcomes.append(JobOutcome(run.job.number, run.job.tenant, run.job.gpus, run.job.arrives_at, self._at,
-                                         run.kind, run.ran_s, run.preempted))  # fmt: skip
+        self._outcomes.append(
+            JobOutcome(
+                run.job.name,
+                run.job.tenant,
+                run.job.arrives_at,
+                self._at,
+                run.ran_s,
+                run.job.number,
+                gpus=run.job.gpus,
+                alternative=run.kind,
+                preempted=run.preempted,
+            )
+        )
         self._on_ended(len(self._outcomes))
 
 

@@ -41,7 +41,7 @@ from yarn_plugin.simulation.application import (
     WokenUp,
 )
 from yarn_plugin.simulation.cluster import ClusterFile
-from yarn_plugin.simulation.outcome import AppOutcome, Outcome, Usage
+from yarn_plugin.simulation.outcome import JobOutcome, Outcome, Usage
 from yarn_plugin.simulation.scheduler_queues import Queue, QueueTree
 from yarn_plugin.simulation.stock_yarn import StockYarn
 from yarn_plugin.simulation.workload import Submission
@@ -306,24 +306,26 @@ class Simulation:
 
     def _outcome(self) -> Outcome:
         return Outcome(
-            apps=tuple(self._ending(run) for run in self._runs),
+            tuple(self._ending(run) for run in self._runs),
+            max(self._now, self._arbiter.now),
+            self._arbiter.seq,
+            self._left,
             groups=self._groups,
             usage=tuple(self._usage),
-            inputs=self._arbiter.seq,
             shares_sent=self._shares_sent,
             weights_written=self._weights_written,
             containers_signalled=self._containers_signalled,
-            ended_at=max(self._now, self._arbiter.now),
         )
 
-    def _ending(self, run: _Run) -> AppOutcome:
+    def _ending(self, run: _Run) -> JobOutcome:
         max_containers = run.application.max_containers
         capacity = max(_count(self._capacity, run), 1)
         containers = capacity if max_containers is None else min(max_containers, capacity)
         alone = run.application.isolated_runtime(containers)
         given = run.submission.common
-        return AppOutcome(run.submission.name, run.submission.group, given.user, given.weight, given.arrival_s,
-                      run.started_at, run.finished_at, alone, run.figures)  # fmt: skip
+        return JobOutcome(run.submission.name, run.submission.group, given.arrival_s, run.finished_at, alone,
+                          run.submission.number, given.user, given.weight, run.started_at,
+                          figures=run.figures)  # fmt: skip
 
 
 def _resources(container: Container) -> Resources:

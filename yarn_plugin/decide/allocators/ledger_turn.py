@@ -16,13 +16,18 @@ from yarn_plugin.model.causes import LeaseWon, NodeLost
 from yarn_plugin.model.resources import GPU
 
 
+def key_of(pool: str, number: int) -> str:
+    """The key of a lease. Keys are in the order of their text, as the ledger takes leases."""
+    return f"{pool}#{number:07}"
+
+
 class LedgerTurn(Turn):
     """A turn that decides only: the ledger starts leases, ends them, and knows what is vacated."""
 
     def new_id(self) -> str:
-        """A new key. Keys are in the order of their text, as the ledger takes leases."""
+        """A new key."""
         self.state.counter += 1
-        return f"{self.pool}#{self.state.counter:07}"
+        return key_of(self.pool, self.state.counter)
 
     def give(self, command: Repeatable) -> None:
         """Issue a command. Revocations are the ledger's to repeat."""

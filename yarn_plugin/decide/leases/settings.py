@@ -39,6 +39,9 @@ class LedgerSettings(PoolNodes):
     leases use are not leased; neither a list of containers that was asked for before a revocation nor an idle new lease
     makes revoked cells look vacated (see `handover`); the grants of an auction say how its leases were won.
 
+    `adopts_leases`: it goes on with the leases of a pool that the lease controller of earlier versions led. Not so in
+    their journals.
+
     Which cells: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).
     """
@@ -58,6 +61,7 @@ class LedgerSettings(PoolNodes):
     partition: str = ""
     nodes: tuple[str, ...] = ()
     rules: Literal[2, 3, 4] = 2
+    adopts_leases: bool = False
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -67,7 +71,7 @@ class LedgerSettings(PoolNodes):
         """
         for one in fields(self):
             value = getattr(self, one.name)
-            if one.name == "seed" or not isinstance(value, int | float):
+            if one.name in ("seed", "adopts_leases") or not isinstance(value, int | float):
                 continue
             if not math.isfinite(value) or not 0 <= value <= MAX_SECONDS:
                 raise BadInputError(one.name, value, f"must be a number from 0 to {MAX_SECONDS:g}")

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from yarn_plugin.decide.allocators import Allocator, happenings
+from yarn_plugin.decide.allocators import Allocator, adopted, happenings
+from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.allocators.cells import Cells, cells_of
 from yarn_plugin.decide.allocators.happenings import ClaimKey, What
 from yarn_plugin.decide.allocators.plan import NOTHING, Plan, PlanError
@@ -29,7 +30,8 @@ from yarn_plugin.decide.pools import inputs
 from yarn_plugin.decide.pools.commands import Accept, Command, Hold, Refuse, SetTimer, Solve
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, TimerDue
-from yarn_plugin.decide.pools.lease.settings import check_disjoint
+from yarn_plugin.decide.pools.lease.settings import THEMIS, check_disjoint
+from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Release
@@ -535,6 +537,16 @@ def _make(pool: Pool, registry: Registry) -> LedgerController:
     return LedgerController(pool.name, settings, kind.make(settings.settings, registry.allocators))
 
 
+def _adopt(pool: Pool, state: object, seen: View) -> LedgerState | None:
+    """The state of a pool whose GPUs the lease controller leased."""
+    settings = pool.parameters
+    if not (isinstance(settings, LedgerSettings) and settings.adopts_leases and isinstance(state, LeaseState)):
+        return None
+    # Another allocator does not go on with these leases: the ledger ends them.
+    rounds = settings.settings if isinstance(settings.settings, AuctionSettings) else AuctionSettings()
+    return LedgerState(THEMIS, *adopted.adopt(state, seen, cells_of_pool(seen.topology, settings), rounds))
+
+
 def _messages(pool: Pool, registry: Registry) -> frozenset[str]:
     """The messages that the pool's allocator accepts."""
     settings = pool.parameters
@@ -554,12 +566,14 @@ def _check_job(pool: Pool, registry: Registry, job: Job) -> None:
     Raises:
         BadInputError: it is wrong there, or none of its alternatives could ever be leased: the pool has no GPUs.
     """
-    alternatives = job.demand.alternatives if job.demand is not None else ()
+    settings = pool.parameters
+    # Rounds lease GPUs also where the pool does not list them: they counted in no share, and still need not.
+    leases_listed = not (isinstance(settings, LedgerSettings) and isinstance(settings.settings, AuctionSettings))
+    alternatives = job.demand.alternatives if leases_listed and job.demand is not None else ()
     for place, amounts in enumerate(alternatives):
         if amounts[GPU] and GPU not in pool.resources:
             expected = f"must be left out: pool {pool.name} has no GPUs, only {', '.join(pool.resources)}"
             raise BadInputError(f"alternatives.{place}.resources.{GPU}", amounts[GPU], expected)
-    settings = pool.parameters
     if isinstance(settings, LedgerSettings):
         registry.allocator(settings.allocator).check_job(settings.settings, job)
 
@@ -569,10 +583,11 @@ KIND = Kind(
     _make,
     {"ledger/1": LedgerState, "ledger.settings/1": LedgerSettings},
     parameters=LedgerSettings,
-    fixed={"rules": RULES, "records_s": RECORDS_S},
+    fixed={"rules": RULES, "adopts_leases": True, "records_s": RECORDS_S},
     messages=frozenset({"lease.release"}),
     messages_of=_messages,
     check_pools=check_disjoint,
+    adopt=_adopt,
     check_job=_check_job,
     check_message=_check_message,
 )
