@@ -48,9 +48,9 @@ def _recovered(gangs: Gangs, request: Request, places: Mapping[int, Sequence[Phy
         gang = recover(gangs.mechanism, RunningGang(request, chain, tuple(pods)), makes_room=False)
         assert gang is not None, "its leaves are there, and free"
         if not quota_types or gang.placement.virtual is not None:
-            break
+            return gang
         gangs.cluster.rollback(before)
-    return gang
+    raise AssertionError("opportunistic work needs no cells of a quota")
 
 
 def _quota_types(cluster: Cluster, request: Request, chain: str) -> Iterator[dict[int, str]]:
