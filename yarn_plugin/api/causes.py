@@ -70,6 +70,7 @@ _HOW = {
     "leftover": "left over by those that bid",
     "policy": "by the pool's policy",
     "kept": "kept: nobody else could use them",
+    "recorded": "as its application recorded it",
 }
 
 

@@ -451,9 +451,9 @@ class LeaseRound:
     kind: Literal["lease-round"] = "lease-round"
 
 
-How = Literal["bid", "leftover", "policy", "kept"]
+How = Literal["bid", "leftover", "policy", "kept", "recorded"]
 """How GPUs were won: by a bid, as leftover of the bidders, by a policy without auction, or kept since nobody else got
-them."""
+them; or their application has a record of it, and the arbiter had lost its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -419,7 +419,7 @@ class _Call:
         crowded, recorded = self.book.occupancy.crowded, {gpu for one in what.leases for gpu in one.gpus}
         self.book.occupancy.crowded = crowded | recorded
         self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), what)
-        self.book.occupancy.crowded = crowded - recorded
+        self.book.occupancy.crowded = frozenset()
         self._carry_out(plan)
         adopted = {gpu for key in self.book.occupancy.by_app.get(what.app, ()) for gpu in self.book.leases[key].gpus}
         self._refuse(what.app, records.refused(what.leases, "policy", recorded - adopted))
