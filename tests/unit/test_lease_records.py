@@ -1,10 +1,16 @@
 """An arbiter begins with an empty journal, and applications that register again have records of their leases."""
 
+import pytest
+
 from tests.lease_world import node
 from tests.ledger_world import LedgerWorld
 from tests.small_cells import HOSTS, spec
 from tests.toys.stage import admitted, sent
+from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
+from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
+from yarn_plugin.decide.allocators.gpu_queues import GpuQueuesSettings
+from yarn_plugin.decide.allocators.job_rounds import JobRoundsSettings
 from yarn_plugin.decide.commands import SignalContainers
 from yarn_plugin.decide.events import AppsChanged, ContainersListed, JobsDeclared, Registered
 from yarn_plugin.decide.pools.commands import Grant, Refuse
@@ -13,6 +19,7 @@ from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Demand, Gang, Job, LeaseRecord, Pods
 
 OLD = "application_1_0999"
+ONE_GPU = Demand((Resources.of({GPU: 1}),))
 
 
 def gpus(host, *numbers):
@@ -53,8 +60,17 @@ class World(LedgerWorld):
         self.decided = self.take(event, 0.01)
         return admitted(self.decided[-1])
 
-    def refused(self):
-        return [(one.cause.gpus, one.cause.why) for one in sent(self.stage.decided, Refuse)]
+    def refused(self, decided=None):
+        return [(one.cause.gpus, one.cause.why) for one in sent(decided or self.stage.decided, Refuse)]
+
+    def adopted(self, app):
+        """The GPUs of the leases that go on since an application has registered. It may have been granted others."""
+        return [
+            tuple(sorted(holding.cell for holding in lease.holdings))
+            for one in sent(self.decided, Grant)
+            if one.app == app and "recorded" in str(one.cause)
+            for lease in one.leases
+        ]
 
 
 def gang(*sizes):
@@ -166,3 +182,31 @@ def test_nothing_is_leased_of_nodes_that_are_in_use_until_all_could_register_aga
     assert world.leases() == {}
     world.wait(10.0)
     assert world.leases() == {other: list(gpus("n0", 0))}, "which of them are in use is not known"
+
+
+@pytest.mark.parametrize(
+    ("allocator", "settings"),
+    [
+        ("fifo", None),
+        ("gpu_queues", GpuQueuesSettings()),
+        ("themis", AuctionSettings(lease_s=600.0)),
+        ("job_rounds", JobRoundsSettings(lease_s=600.0)),
+        ("allox", AlloxSettings()),
+        ("cells", BuddyCellsSettings(spec(prod={"rack": 2}), default_cluster="prod")),
+    ],
+)
+def test_every_allocator_goes_on_with_a_lease(allocator, settings):
+    world = World.begin(allocator, HOSTS, settings=settings)
+    containers = world.runs(n0=[1])
+    until = world.stage.clock.time + 100.0
+    old = world.registers(
+        LeaseRecord("gpu#1", gpus("n0", 2), "train", until), jobs=(Job("train", "ann", demand=ONE_GPU),)
+    )
+    assert {app: [cell for cell in held if "/" in cell] for app, held in world.leases().items()} == {old: ["n0/2"]}
+    assert not world.refused()
+    world.lists(containers, old)
+    other = world.arrive("other", {GPU: 4})
+    world.wait(95.0)
+    assert "n0/2" in world.leases()[old] and "n0/2" not in world.leases().get(other, ())
+    ends = [lease.until for one in sent(world.decided, Grant) for lease in one.leases]
+    assert ends == [until if allocator in ("themis", "job_rounds") else None]
