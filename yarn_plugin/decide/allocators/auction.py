@@ -22,6 +22,7 @@ from yarn_plugin.decide.allocators.happenings import (
     ClaimKey,
     Freed,
     Reconfigured,
+    Recorded,
     Restarted,
     Solved,
     Unplaced,
@@ -38,6 +39,7 @@ from yarn_plugin.decide.pools.lease import estimates, handover, members, refusal
 from yarn_plugin.decide.pools.lease.derived import Derived
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
 from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory_of
+from yarn_plugin.decide.pools.lease.leases import adopt
 from yarn_plugin.decide.pools.lease.settings import THEMIS, Entitlement, LeaseSettings
 from yarn_plugin.decide.pools.lease.state import Held, LeaseState
 from yarn_plugin.decide.pools.view import View
@@ -246,6 +248,8 @@ def _take(turn: LedgerTurn, what: What) -> None:
             rounds.take_estimate(turn, app, estimate)
         case Answer(app, Bid() as bid):
             rounds.take_bid(turn, app, bid)
+        case Recorded(app, leases) if app in turn.state.members:
+            adopt(turn, app, leases)
         case Solved(key, outcome, result, error):
             rounds.take_result(turn, key, outcome, result, error)
         case Broken() if turn.offerable():

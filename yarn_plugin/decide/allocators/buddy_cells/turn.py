@@ -3,14 +3,16 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from yarn_plugin.decide.allocators.buddy_cells.adoption import adopt
 from yarn_plugin.decide.allocators.buddy_cells.gangs import Gangs
 from yarn_plugin.decide.allocators.buddy_cells.guests import Guests
 from yarn_plugin.decide.allocators.buddy_cells.requests import NO_CLUSTER, request_of
 from yarn_plugin.decide.allocators.buddy_cells.settings import BuddyCellsSettings
 from yarn_plugin.decide.allocators.buddy_cells.state import BuddyCellsState, number_of
-from yarn_plugin.decide.allocators.happenings import ClaimKey, Freed, name_of
+from yarn_plugin.decide.allocators.happenings import ClaimKey, Freed, Recorded, name_of
 from yarn_plugin.decide.allocators.placed_gangs import Placed, PlacedGangs
 from yarn_plugin.decide.allocators.plan import Announce, Idle, Plan, Wake
+from yarn_plugin.decide.allocators.pods import recorded
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Preempt, Reason, Wait
@@ -115,6 +117,14 @@ class Turn:
                 self._wake.append(Wake(name, None))
             if claim not in self._seen.claims:
                 self._waits.pop(name, None)
+
+    def adopt(self, what: Recorded) -> None:
+        """Lease gangs what they have records of; those inside a virtual cluster of another allocator begin anew."""
+        for key, leases in recorded(what, self._seen.claims).items():
+            claim = self._seen.claims[key]
+            request = self._request(name_of(key), claim)
+            if request is not None and self.guests.guest_of(key, claim) is None:
+                adopt(self.gangs, request, key, leases)
 
     def take_configuration(self, is_due: bool) -> None:
         """Use the configured cells from now on; or, if they downgrade gangs, once their applications had notice.
