@@ -30,17 +30,20 @@ from yarn_plugin.decide.allocators.happenings import (
     Broken,
     Changed,
     Due,
+    Recorded,
     Solved,
     Unplaced,
     Vacated,
     What,
     name_of,
 )
-from yarn_plugin.decide.allocators.plan import Drop, Idle, Place, Plan, Solve, Wake
+from yarn_plugin.decide.allocators.plan import ADOPTED, Drop, Idle, Place, Plan, Solve, Wake
+from yarn_plugin.decide.allocators.pods import recorded
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.mechanisms.allox import Job, Start, Starts, choose_starts
 from yarn_plugin.decide.policies.sides import SIDE_POLICIES
 from yarn_plugin.decide.policies.sides import queue as side_queue
+from yarn_plugin.decide.policies.sides.queue import GPU_KIND
 from yarn_plugin.quantities import count
 
 OVERDUE = "overdue"
@@ -64,6 +67,8 @@ class Allox:
 
     def propose(self, state: AlloxState, seen: Seen, what: What) -> tuple[AlloxState, Plan]:
         """Learn what happened, start samples, then the jobs that are matched to free machines."""
+        if isinstance(what, Recorded):
+            return self._adopt(state, seen, what)
         progress = self._progress(state, seen)
         state, wakes, drops = self._learn(state, seen, what)
         state, places, more_wakes = self._samples.start(state, seen)
@@ -121,6 +126,25 @@ class Allox:
         return SIDE_POLICIES[self._settings.policy].choose(queue).starts
 
     # What happened.
+
+    def _adopt(self, state: AlloxState, seen: Seen, what: Recorded) -> tuple[AlloxState, Plan]:
+        """Jobs go on on the GPUs of which they have records, as if they had just started there."""
+        jobs, places, running, users = self._jobs.waiting(state, seen), list[Place](), dict(state.running), set[str]()
+        for claim, (lease, *more) in recorded(what, seen.claims).items():
+            job, gpu = jobs.get(name_of(claim)), lease.gpus[0]
+            seconds = None if job is None else job.times[GPU_KIND]
+            if job is None or seconds is None or more or lease.gpus != (gpu,):
+                continue
+            holdings, alternative = self._jobs.holdings(seen, claim, GPU_KIND, gpu)
+            if any(amount > seen.room.left(one.cell)[name] for one in holdings for name, amount in one.amounts):
+                continue
+            key = str(state.counter + len(places) + 1)
+            places.append(Place(key, claim, holdings, alternative=alternative, note=ADOPTED))
+            value, ends_at = job.value_on(GPU_KIND), seen.at + seconds
+            running[key] = Running(job.user, GPU_KIND, value, ends_at, name_of(claim), seen.at)
+            users.add(job.user)
+        counter, long_run = state.counter + len(places), state.long_run.started(users)
+        return replace(state, counter=counter, running=running, long_run=long_run), Plan(place=tuple(places))
 
     def _learn(
         self, state: AlloxState, seen: Seen, what: What
