@@ -200,16 +200,9 @@ class Auction:
 
     def _begin(self, state: LeaseState, seen: Seen, last: _Last | None) -> tuple[LedgerTurn, dict[str, ClaimKey]]:
         """A turn on this state, and the claim that an application's leases are of."""
-<<<<<<< HEAD
-        # An exception leaves nothing behind: the index may have been changed in part.
-        last, self._last = self._last, None
         given = seen.seed, seen.rules, seen.grace_s
         if self._given != given:
             self._given, self._of_rounds = given, self._settings.of_rounds(*given)
-=======
-        if (self._of_rounds.seed, self._of_rounds.rules) != (seen.seed, seen.rules):
-            self._of_rounds = self._settings.of_rounds(seen.seed, seen.rules)
->>>>>>> main
         if self._inventory is None or self._inventory[0] is not seen.cells:
             self._inventory = seen.cells, inventory_of(seen.cells)
         if self._claims is None or self._claims[0] is not seen.claims:
