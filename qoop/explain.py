@@ -228,9 +228,7 @@ def _show(
         place = chosen.index(number)
         other = min((one for one in range(len(ends)) if one != number), key=lambda one: ends[one][place], default=None)
         if other is not None:
-            console.out.print(
-                _why_it_wins(planned.slower_by(speed.cold.factor), number, other, shares[place]), soft_wrap=True
-            )
+            console.out.print(_why_it_wins(here, number, other, shares[place]), soft_wrap=True)
     cause = planned.one_stage_cause()
     if cause is not None:
         console.out.print(f"every plan is a single stage: {with_remedy(cause)}", soft_wrap=True)
