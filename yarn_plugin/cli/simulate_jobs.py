@@ -28,7 +28,6 @@ from yarn_plugin.simulation.figures import ALL, JobFigures, job_figures
 from yarn_plugin.simulation.jobs import allox_file, trace
 from yarn_plugin.simulation.jobs.exchange import Exchanged, exchange_nodes
 from yarn_plugin.simulation.jobs.job import Job, JobWorkload
-from yarn_plugin.simulation.jobs.page import page
 from yarn_plugin.simulation.jobs.virtual_clusters import (
     GPUS_PER_NODE,
     by_gpu_time,
@@ -38,6 +37,7 @@ from yarn_plugin.simulation.jobs.virtual_clusters import (
     topology_of,
 )
 from yarn_plugin.simulation.outcome import JobOutcome, Outcome
+from yarn_plugin.simulation.page import JOBS, page
 from yarn_plugin.simulation.result import Result
 from yarn_plugin.validation import one_of
 
@@ -253,7 +253,7 @@ def _report(
                  for one in exchanged]  # fmt: skip
         console.write_json(json_file, [*(_record(workload_file, *one) for one in made), *gains])
     if report_file is not None:
-        write(page(runs, workload_file.name, columns, rows), report_file)
+        write(page(JOBS, runs, workload_file.name, columns, rows), report_file)
 
 
 def _by_tenant(outcome: Outcome) -> list[tuple[str, list[JobOutcome]]]:

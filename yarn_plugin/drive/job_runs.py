@@ -2,6 +2,7 @@
 run on GPUs or on cores."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from yarn_plugin.decide.allocators.allox.sampling import FRACTIONS
 from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
@@ -14,6 +15,7 @@ from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.topology import topology
 from yarn_plugin.drive.job_simulator import JobSimulation, Order
 from yarn_plugin.drive.side_simulator import SideSimulation
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES
 from yarn_plugin.model.share import Pool
@@ -106,6 +108,10 @@ def simulate_sides(
     AlloX is the arbiter's own allocator, other policies are simulated alone; with a `barrier`, AlloX too.
     `sample_share`: above 0, the times of jobs are not known, and jobs are sampled first: by the allocator on so large a
     part of the machines, under other policies on all. `barrier`: see `SideSimulation`.
+
+    Raises:
+        BadInputError: no node has a GPU, or room for a slot.
+        SimulationError: the policy leaves jobs waiting.
     """
     sides = [job.demand.alternatives[1] for job in jobs]
     slot = {name: max(side[name] for side in sides) for name in (VCORES, MEMORY)}
@@ -113,11 +119,25 @@ def simulate_sides(
     cells = topology({node.id: node for node in nodes}, {}, TopologyDescription())
     slots = sum(min(node.capacity[name] // slot[name] for name in slot) for node in nodes if node.capacity)
     gpus = sum(node.capacity[GPU] for node in nodes)
+    if not gpus + slots:
+        room = f"a GPU, or room for a slot of {slot[VCORES]} vcores and {slot[MEMORY]} MB"
+        raise BadInputError("--cluster", f"{len(nodes)} nodes", f"must have {room}")
+    if not (gpus and slots):
+        # A side without machines is none: no policy waits for it, and no progress is measured by it.
+        jobs = [_only_on(job, 0 if gpus else 1) for job in jobs]
     if policy == ALLOX and not barrier:
         is_sampled = sample_share > 0
         return _run("allox", settings, registry, cells, jobs, (gpus, slots), "any", on_ended, is_sampled=is_sampled)
     samples = FRACTIONS if sample_share and policy not in UNSAMPLED else ()
     return SideSimulation(SIDE_POLICIES[policy], jobs, (gpus, slots), alpha, samples, barrier, on_ended).run()
+
+
+def _only_on(job: Job, side: int) -> Job:
+    seconds, estimated = (
+        tuple(value if place == side else None for place, value in enumerate(values))
+        for values in (job.seconds, job.estimated_s)
+    )
+    return replace(job, seconds=seconds, estimated_s=estimated)
 
 
 def _run(
