@@ -1,6 +1,6 @@
 """Twelve jobs of a workload in the format of AlloX's authors, and what the simulator says of them.
 
-The jobs are drawn by seed, arrive at once, and take a part of their times; `start_s` more on a machine, while which a
+The jobs are drawn by seed, arrive at once, and take a part of their times; `start_s` more on a machine, in which a
 container starts and ends. Schedulers expect the file's estimates, and nothing for the start.
 """
 

@@ -1,17 +1,15 @@
 """AlloX and DRFA on an embedded cluster: twelve jobs of the authors' Google file on two GPUs and two slots of cores.
 
-    python -m tests.bench.matching_live draw --jobs FILE
-    python -m tests.bench.matching_live held --jobs FILE
-    python -m tests.bench.matching_live run --policy allox --jobs FILE --json RESULT
+    python -m tests.bench.matching_live --jobs FILE [--policies allox,drfa] [--folder RESULTS]
 
 FILE is in the format of the authors' simulator. Each job is a search of one trial with a `[gpu]` and a `[cpu]` side, of
 the user that the file names, whose application master runs on a node of its own. Steps sleep, for a tenth of the
 file's times together; declared speeds are the file's estimates. The node with the GPUs joins when all masters have
-declared their trials: all jobs arrive at once, when the arbiter sees it. A job is completed when its lease has ended.
-All times are those of the arbiter's journal.
+declared their trials: all jobs arrive at once, when the arbiter leases the first machine. A job is completed when its
+lease has ended. All times are those of the arbiter's journal.
 
-`draw` says what the simulator expects, with `START_S` more on each machine for the start and the end of a container,
-which `held` measures: what leases of twelve jobs took beyond their steps.
+First, jobs of two seconds show what a lease takes beyond its steps: the start and the end of containers. With that much
+more on each machine, the simulator's figures are printed before the jobs run.
 """
 
 import argparse
@@ -21,7 +19,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -45,8 +43,11 @@ from yarn_plugin.model.resources import GPU, MEMORY, VCORES
 PART = 0.1
 """Of the file's times."""
 
-START_S = 3.0
-"""Measured by `held`."""
+SHORT_S = 2.0
+"""What jobs take whose leases are measured first."""
+
+ROUNDS = 2
+"""So often each policy runs."""
 
 STEPS = 20
 """Of each job."""
@@ -66,52 +67,50 @@ class Ran:
     why: str
 
 
-def run(folder: Path, drawn: Draw, policy: str) -> list[Ran]:
-    """Run all jobs to their ends on a cluster of their own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with pool(folder, policy, drawn.slots_per_gpu) as lab:
-        gpus = lab.cluster.nodes[1]
-        with without_node(lab.cluster, gpus.daemon):
-            submitted = {}
-            for job in drawn.jobs:
-                place = folder / job.name
-                submitted[job.name] = Submitted(lab, place, emulated(job), user=job.tenant)
-            eventually(lambda: all(map(has_declared, submitted.values())), "all trials are declared", 200)
-        for one in submitted.values():
-            report = one.until_ended(400)
-            assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
-        twice = overlaps([each for one in submitted.values() for each in one.intervals()])
-        assert not twice, f"GPUs were held twice: {twice}"
-        names = {one.arbiter_app: name for name, one in submitted.items()}
-        return recorded(lab.arbiter.journal(), names)
-
-
 @contextmanager
-def pool(folder: Path, policy: str, slots_per_gpu: float, **settings: Any) -> Iterator[Lab]:
-    """A node for application masters, another whose GPUs and cores are leased by this policy, and an arbiter."""
+def two_nodes(folder: Path) -> Iterator[Cluster]:
+    """A node for application masters, and one whose GPUs and cores are leased."""
     spec = ClusterSpec(
         folder / "cluster", nodes=2, racks=1, gpus_per_node=NODE[GPU], memory_mb=NODE[MEMORY], vcores=NODE[VCORES],
         node_expiry_ms=6000,
     )  # fmt: skip
     cluster = embedded.up(dataclasses.replace(spec, port_base=free_base(spec.hosts)))
     try:
-        chosen = {
-            "cpu_slot.vcores": SLOT[VCORES], "cpu_slot.memory-mb": SLOT[MEMORY], "alpha": ALPHA, "policy": policy,
-            "slots_per_gpu": slots_per_gpu, **settings,
-        }  # fmt: skip
-        lab = Lab(cluster, folder, config=ledger_pool("allox", chosen, nodes=[cluster.nodes[1].host]))
-        yield lab
-        lab.close()
+        yield cluster
     finally:
         cluster.down()
 
 
+def run(cluster: Cluster, folder: Path, drawn: Draw, policy: str) -> list[Ran]:
+    """Run all jobs to their ends under a policy."""
+    folder.mkdir(parents=True)
+    settings = {"cpu_slot.vcores": SLOT[VCORES], "cpu_slot.memory-mb": SLOT[MEMORY], "alpha": ALPHA, "policy": policy,
+                "slots_per_gpu": drawn.slots_per_gpu}  # fmt: skip
+    config = ledger_pool("allox", settings, nodes=[cluster.nodes[1].host])
+    with closing(Lab(cluster, folder, config=config)) as lab:
+        with without_leased_node(lab):
+            submitted = {
+                job.name: Submitted(lab, folder / job.name, emulated(job), user=job.tenant) for job in drawn.jobs
+            }
+            eventually(lambda: all(map(has_declared, submitted.values())), "all trials are declared", 200)
+        for one in submitted.values():
+            report = one.until_ended(400)
+            assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
+        held = [each for one in submitted.values() for each in one.intervals()]
+        twice = overlaps(sorted(held, key=lambda one: one.begun))
+        assert not twice, f"GPUs were held twice: {twice}"
+        return recorded(lab.arbiter.journal(), {one.arbiter_app: name for name, one in submitted.items()})
+
+
 @contextmanager
-def without_node(cluster: Cluster, daemon: str) -> Iterator[None]:
-    """The cluster without a node, which joins again in the end."""
-    os.kill(cluster.daemons[daemon], signal.SIGKILL)
+def without_leased_node(lab: Lab) -> Iterator[None]:
+    """The cluster without the node that is leased, which joins again in the end."""
+    node = lab.cluster.nodes[1]
+    os.kill(lab.cluster.daemons[node.daemon], signal.SIGKILL)
+    running = lambda: lab.sleepers.get("/nodes", states="RUNNING")["nodes"]["node"]  # noqa: E731
+    eventually(lambda: len(running()) == 1, "YARN has lost the node")
     yield
-    cluster.start(daemon)
+    lab.cluster.start(node.daemon)
 
 
 def emulated(job: Any) -> AppFile:
@@ -176,43 +175,49 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.matching_live", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("what", choices=["draw", "held", "run"])
     parser.add_argument("--jobs", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--policy", default="allox")
-    parser.add_argument("--folder", type=Path, help="an empty one, for the cluster, journals and logs")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to FILE as JSON")
+    parser.add_argument("--policies", default="allox,drfa", help="in this order, one or more of docs/allox.md")
+    parser.add_argument("--folder", type=Path, help="an empty one, for results, journals and logs")
     options = parser.parse_args()
+    folder, policies = options.folder or Path(tempfile.mkdtemp(prefix="matching-live-")), options.policies.split(",")
     jobs = matching_draw.read(options.jobs)
-    drawn = matching_draw.first_draw(jobs, PART, START_S)
-    folder = options.folder or Path(tempfile.mkdtemp(prefix="matching-live-"))
-    if options.what == "held":
-        _held(drawn, folder)
-        return
-    expected = {policy: matching_draw.completion_times(drawn, policy, START_S) for policy in ("allox", "drfa")}
-    means = {policy: fmean(times.values()) for policy, times in expected.items()}
-    out.print(f"draw {drawn.seed}, a GPU counts as {drawn.slots_per_gpu:.2f} slots; simulated average JCT: "
-              + ", ".join(f"{policy} {mean:.1f} s" for policy, mean in means.items()))  # fmt: skip
-    if options.what == "draw":
-        return
-    ran = run(folder, drawn, options.policy)
-    rows = [(one.name, one.side, f"{one.began_s:.1f}", f"{one.ended_s:.1f}",
-             f"{expected[options.policy][one.name]:.1f}", one.why) for one in ran]  # fmt: skip
-    out.print(table(None, ("job", "side", "#began s", "#ended s", "#simulated", "why"), rows))
-    mean = fmean(one.ended_s for one in ran)
-    out.print(f"{options.policy}: average JCT {mean:.1f} s, {mean / means[options.policy] - 1:+.0%} of simulated")
-    if options.json:
-        write_json(options.json, {"policy": options.policy, "mean_s": mean, "simulated_s": means[options.policy],
-                                  "jobs": [dataclasses.asdict(one) for one in ran]})  # fmt: skip
+    with two_nodes(folder) as cluster:
+        start_s = _start_s(cluster, folder / "short", matching_draw.draw(jobs, 0, PART))
+        drawn = matching_draw.first_draw(jobs, PART, start_s)
+        means = {policy: matching_draw.simulated(drawn, policy, start_s) for policy in policies}
+        out.print(f"draw {drawn.seed}, of {len({job.tenant for job in drawn.jobs})} users; a GPU counts as "
+                  f"{drawn.slots_per_gpu:.2f} slots; start {start_s:.2f} s; simulated average JCT: "
+                  + ", ".join(f"{policy} {mean:.1f} s" for policy, mean in means.items()))  # fmt: skip
+        results = [
+            _measure(cluster, folder / f"{policy}-{number}", drawn, policy, start_s)
+            for number in range(1, ROUNDS + 1)
+            for policy in policies
+        ]
+    write_json(folder / "results.json", {"draw": drawn.seed, "start_s": start_s, "runs": results})
 
 
-def _held(drawn: Draw, folder: Path) -> None:
-    short = tuple(dataclasses.replace(job, seconds=(2.0, 2.0), estimated_s=(2.0, 2.0)) for job in drawn.jobs)
-    ran = run(folder, dataclasses.replace(drawn, jobs=short), "allox")
-    for side in ("GPU", "slot"):
-        held = [one.ended_s - one.began_s - 2.0 for one in ran if one.side == side]
-        out.print(
-            f"{side}: {len(held)} leases took {fmean(held):.2f} s more than their steps, at most {max(held):.2f} s"
-        )
+def _start_s(cluster: Cluster, folder: Path, drawn: Draw) -> float:
+    """What a lease takes beyond the steps of its job."""
+    times = (SHORT_S, SHORT_S)
+    short = tuple(dataclasses.replace(job, seconds=times, estimated_s=times) for job in drawn.jobs)
+    ran = run(cluster, folder, dataclasses.replace(drawn, jobs=short), "allox")
+    held = [one.ended_s - one.began_s - SHORT_S for one in ran]
+    out.print(f"leases took {fmean(held):.2f} s more than their steps, {min(held):.2f} to {max(held):.2f} s")
+    return fmean(held)
+
+
+def _measure(cluster: Cluster, folder: Path, drawn: Draw, policy: str, start_s: float) -> dict[str, Any]:
+    expected = matching_draw.completion_times(drawn, policy, start_s)
+    ran = run(cluster, folder, drawn, policy)
+    rows = [
+        (one.name, one.side, f"{one.began_s:.1f}", f"{one.ended_s:.1f}", f"{expected[one.name]:.1f}") for one in ran
+    ]
+    out.print(table(None, ("job", "side", "#began s", "#ended s", "#simulated s"), rows))
+    for one in ran:
+        out.print(f"{one.name}: {one.why}", soft_wrap=True)
+    mean, simulated = fmean(one.ended_s for one in ran), fmean(expected.values())
+    out.print(f"{policy}: average JCT {mean:.1f} s, {mean / simulated - 1:+.0%} of the simulated {simulated:.1f} s")
+    return {"policy": policy, "mean_s": mean, "simulated_s": simulated, "jobs": list(map(dataclasses.asdict, ran))}
 
 
 if __name__ == "__main__":

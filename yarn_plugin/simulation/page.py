@@ -230,14 +230,13 @@ def _distribution(measure: Measure, runs: Sequence[Result]) -> Distribution:
 def _largest(kind: Kind, name: str, outcome: Outcome) -> Table:
     """The slowest; of what some kinds do not have, the columns that are empty are left out."""
     column, of_all = kind.rank
-    ranked = sorted(zip(of_all(outcome), outcome.ended, strict=True), key=lambda pair: -pair[0])[:MAX_LISTED]
+    known = ((value, job) for value, job in zip(of_all(outcome), outcome.ended, strict=True) if value > 0)
+    ranked = sorted(known, key=lambda pair: -pair[0])[:MAX_LISTED]
 
-    def times(
-        label: str, of: Callable[[JobOutcome], float | None], digits: int = 1
-    ) -> tuple[Column, list[float | None]]:
+    def times(label: str, of: Callable[[JobOutcome], float | None]) -> tuple[Column, Sequence[float | None]]:
         values = [of(job) for _, job in ranked]
         shown = [None if value is None else value / kind.unit_s for value in values]
-        return Column(f"{label}, {kind.unit}", True, digits), shown
+        return Column(f"{label}, {kind.unit}", True, 1), shown
 
     columns: list[tuple[Column, Sequence[str | float | None]]] = [
         (Column("name"), [job.name for _, job in ranked]),
@@ -254,4 +253,4 @@ def _largest(kind: Kind, name: str, outcome: Outcome) -> Table:
     ]
     used = [(column, cells) for column, cells in columns if any(cells)]
     rows = tuple(zip(*(cells for _, cells in used), strict=True))
-    return Table(tuple(column for column, _ in used), rows, caption=name)
+    return Table(tuple(column for column, _ in used), rows, caption=name, empty=f"{name}: none.")
