@@ -8,7 +8,7 @@ from tests.toys.allocators import InTurnSettings
 from tests.toys.registry import TOYS
 from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.arbiter import BUILT_IN
-from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
+from yarn_plugin.decide.leases.settings import RECORDS_S, RULES, LedgerSettings
 from yarn_plugin.drive.config import ArbiterConfig, load
 from yarn_plugin.toml_files import FileError
 
@@ -174,7 +174,7 @@ def test_a_pool_names_its_allocator_and_its_settings(tmp_path):
     path.write_text(f'{LEDGER}allocator = "toy-in-turn"\ngrace_s = 5.0\n[pools.parameters.settings]\nlease_s = 60.0')
     (pool,) = load(path, TOYS).pools
     assert pool.pool().parameters == LedgerSettings(
-        "toy-in-turn", InTurnSettings(lease_s=60.0), grace_s=5.0, rules=RULES, adopts_leases=True
+        "toy-in-turn", InTurnSettings(lease_s=60.0), grace_s=5.0, rules=RULES, adopts_leases=True, records_s=RECORDS_S
     )
 
 
@@ -189,6 +189,7 @@ def test_lease_is_short_for_the_ledger_with_the_auction(tmp_path):
         nodes=("n1",),
         rules=RULES,
         adopts_leases=True,
+        records_s=RECORDS_S,
     )
     assert (section.pool().controller, section.pool().parameters) == ("ledger", expected)
 

@@ -161,7 +161,13 @@ def _submit(
             "partition": checked.partition,
             "isolates_gpus": checked.isolates_gpus,
             "retry_failed": request.retry_failed,
-            "arbiter": ArbiterAccess(url=arbiter.url, app=registered.app, ca=_certificates(arbiter, folder)),
+            "arbiter": ArbiterAccess(
+                url=arbiter.url,
+                app=registered.app,
+                ca=_certificates(arbiter, folder),
+                pool=registered.pool,
+                recovery_token=registered.recovery_token,
+            ),
         }
     )
     if earlier is not None and submission.read(folder) != earlier:

@@ -1,7 +1,7 @@
 """The arbiter's configuration file (TOML)."""
 
 from collections.abc import Callable, Collection
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -14,7 +14,7 @@ from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.allocators.auction import on_ledger
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.arbiter import BUILT_IN
-from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.settings import RECORDS_S, LedgerSettings
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.errors import BadInputError
@@ -93,7 +93,7 @@ def _parameters(kind: Kind, registry: Registry, given: object, folder: Path) -> 
     try:
         parameters = codec.read(tagged)
         if isinstance(parameters, LeaseSettings):
-            parameters = on_ledger(parameters)
+            parameters = replace(on_ledger(parameters), records_s=RECORDS_S)
         if isinstance(parameters, LedgerSettings) and isinstance(parameters.settings, BuddyCellsSettings):
             parameters.settings.check_inside(registry.allocators)
     except UnknownRecordError as problem:

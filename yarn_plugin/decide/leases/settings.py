@@ -11,6 +11,9 @@ from yarn_plugin.model.topology import Cell
 
 MAX_SECONDS = 1e9
 
+RECORDS_S = 60.0
+"""How long applications have to register again with an arbiter that has lost its journal."""
+
 RULES: Literal[4] = 4
 """By which pools of leases decide that are configured now."""
 
@@ -21,7 +24,9 @@ class LedgerSettings(PoolNodes):
 
     Seconds: `grace_s`, to vacate revoked cells; `notice_s`, from when an allocator is told of the end of a lease until
     then; `overtime_s`, for which a lease goes on after its end while its allocator decides; `place_within_s`, a lease
-    that is not in use so long after it started comes back (0: never).
+    that is not in use so long after it started comes back (0: never); `records_s`, since the pool began, for which
+    nothing is leased of nodes where containers use GPUs beyond leases: which ones, their applications may have records
+    of (0, of earlier versions: never).
 
     `gpus_per_task`, `task_memory_mb`, `task_vcores`: of one task; GPUs that a node cannot use for whole tasks are not
     leased. Nor are, if the memory or vcores of a task are given, those for whose tasks the node has no room now.
@@ -48,6 +53,7 @@ class LedgerSettings(PoolNodes):
     notice_s: float = 0.0
     overtime_s: float = 0.0
     place_within_s: float = 30.0
+    records_s: float = 0.0
     gpus_per_task: int = 1
     task_memory_mb: int = 0
     task_vcores: int = 0
