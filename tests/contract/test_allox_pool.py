@@ -8,7 +8,7 @@ from yarn_plugin.decide.allocators.allox.jobs import Jobs
 from yarn_plugin.decide.allocators.allox.sampling import SampleRun
 from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
 from yarn_plugin.decide.allocators.plan import Idle
-from yarn_plugin.decide.events import JobsDeclared, NodesChanged
+from yarn_plugin.decide.events import JobsDeclared, NodesChanged, NodeUseChanged
 from yarn_plugin.decide.mechanisms.allox import Job as MatchedJob
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Release
@@ -40,8 +40,9 @@ def matched(gpu_s, cores_s):
 class World:
     """One application of one user, which declares jobs."""
 
-    def __init__(self, *nodes, **settings):
-        self.world = LedgerWorld.of("allox", *nodes, settings=AlloxSettings(cpu_slot=SLOT, **settings))
+    def __init__(self, *nodes, task_memory_mb=0, **settings):
+        given = AlloxSettings(cpu_slot=SLOT, **settings)
+        self.world = LedgerWorld.of("allox", *nodes, settings=given, task_memory_mb=task_memory_mb)
         self.app = self.world.arrive("ann")
 
     def declare(self, *jobs):
@@ -52,6 +53,11 @@ class World:
         """Where each job runs: "gpu" or "cores"."""
         leases = [entry.leased for entry in self.world.state.ledger.leases.values()]
         return {lease.claim[1]: "gpu" if len(lease.holdings) == 2 else "cores" for lease in leases}
+
+    def nodes(self):
+        """Where something is leased."""
+        leases = [entry.leased for entry in self.world.state.ledger.leases.values()]
+        return {cell.partition("/")[0] for lease in leases for cell in lease.cells}
 
 
 def test_the_job_that_gains_most_gets_the_gpu():
@@ -98,6 +104,20 @@ def test_a_job_waits_for_a_gpu_that_is_worth_waiting_for():
     assert set(at.world.state.ledger.idle.values()) == {Idle.NOT_FASTER}
     at.declare(job("second", 10, 1000))
     assert at.sides() == {"second": "gpu"}
+
+
+@pytest.mark.parametrize("inline_jobs", [100, 0])
+@pytest.mark.parametrize("sample_share", [0.0, 1.0])
+def test_machines_of_nodes_that_others_use_wait_until_there_is_room(inline_jobs, sample_share):
+    at = World(node(0, vcores=9), node(1), inline_jobs=inline_jobs, sample_share=sample_share, task_memory_mb=4096)
+    used = Resources.of({MEMORY: 6144})
+    at.world.take(NodeUseChanged((("n0:8041", used),)), 0.01)
+    speeds = {} if sample_share else {"speeds": (1 / 10, 1 / 20)}
+    jobs = [Job(f"job-{one}", "ann", demand=Demand((ON_GPU, ON_CORES)), work=100.0, **speeds) for one in range(4)]
+    at.declare(*jobs)
+    assert at.nodes() == {"n1"}
+    at.world.take(NodeUseChanged((("n0:8041", Resources()),)), 0.01)
+    assert at.nodes() == {"n0", "n1"}
 
 
 def test_users_with_less_progress_come_first():

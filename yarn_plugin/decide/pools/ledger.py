@@ -412,7 +412,8 @@ class _Call:
             self._adopt(what)
             return
         self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), what)
-        self._carry_out(plan)
+        if plan is not NOTHING:
+            self._carry_out(plan)
 
     def _adopt(self, what: happenings.Recorded) -> None:
         """Let the allocator lease an application what it has records of. To all others these GPUs are not free."""

@@ -88,7 +88,6 @@ class Allox:
         waiting = {job.user for job in jobs.values()}
         next_overdue = state.long_run.next_overdue(self._settings.patience_s, progress, waiting)
         plan = replace(plan, wake=(*plan.wake, Wake(OVERDUE, next_overdue)), idle=self._idle(seen, jobs))
-        has_free = any(wait == 0 for waits in known.free_in for wait in waits)
         if isinstance(what, Solved) and what.key == f"round {state.round}":
             state = replace(state, is_solving=False)
             if what.outcome == "done":
@@ -96,23 +95,36 @@ class Allox:
                 state, started = self._start(state, seen, jobs, known, what.result.jobs, plan, by_worker=True)
                 if started.place:
                     return state, started
-        if not jobs or not has_free:
+                if any(one.job in jobs and 0 in known.free_in[one.kind] for one in what.result.jobs):
+                    # Else the same would be solved again.
+                    known = self._with_room(seen, known)
+        if not jobs or not any(wait == 0 for waits in known.free_in for wait in waits):
             return state, plan
-        if self._settings.policy != "allox":
-            return self._start(state, seen, jobs, known, self._choose_by_policy(state, seen, jobs, known), plan)
-        overdue = state.long_run.overdue(self._settings.patience_s)
-        queue = Queue(tuple(jobs.values()), known.free_in, progress, self._settings.alpha, overdue)
-        if len(jobs) > self._settings.inline_jobs:
+        queue = self._queue(state, seen, jobs, known)
+        if len(jobs) > self._settings.inline_jobs and self._settings.policy == "allox":
             if state.is_solving:
                 return state, replace(plan, idle=None)
             state = replace(state, round=state.round + 1, is_solving=True)
             problem = Solve(f"round {state.round}", queue)
             return state, replace(plan, solve=(problem,), idle=seen.everywhere(Idle.DECIDING))
-        return self._start(state, seen, jobs, known, solve(queue).jobs, plan)
+        starts = self._choose(state, seen, jobs, known)
+        if not all(self._jobs.has_room(seen, one.kind, known.cells[one.kind][one.machine]) for one in starts):
+            known = self._with_room(seen, known)
+            starts = self._choose(state, seen, jobs, known)
+        return self._start(state, seen, jobs, known, starts, plan)
 
-    def _choose_by_policy(
-        self, state: AlloxState, seen: Seen, jobs: Mapping[str, Job], known: Machines
-    ) -> tuple[Start, ...]:
+    def _with_room(self, seen: Seen, known: Machines) -> Machines:
+        """Without the free machines that cannot be leased now: containers beyond leases use their nodes."""
+        return known.without(lambda kind, cell: not self._jobs.has_room(seen, kind, cell))
+
+    def _queue(self, state: AlloxState, seen: Seen, jobs: Mapping[str, Job], known: Machines) -> Queue:
+        overdue = state.long_run.overdue(self._settings.patience_s)
+        progress = self._progress(state, seen)
+        return Queue(tuple(jobs.values()), known.free_in, progress, self._settings.alpha, overdue)
+
+    def _choose(self, state: AlloxState, seen: Seen, jobs: Mapping[str, Job], known: Machines) -> tuple[Start, ...]:
+        if self._settings.policy == "allox":
+            return solve(self._queue(state, seen, jobs, known)).jobs
         shares = self._jobs.shares(seen)
         # Of a running job these policies read whose it is and where it runs.
         running = tuple(
@@ -215,7 +227,11 @@ class Allox:
             job = jobs.get(start.job)
             if job is None or not free[start.kind]:
                 continue
-            cell = machines.cells[start.kind][start.machine] if not by_worker else free[start.kind][0]
+            cell: str | None = machines.cells[start.kind][start.machine]
+            if by_worker:
+                cell = next((one for one in free[start.kind] if self._jobs.has_room(seen, start.kind, one)), None)
+            if cell is None:
+                continue
             free[start.kind].remove(cell)
             counter += 1
             seconds = job.times[start.kind]

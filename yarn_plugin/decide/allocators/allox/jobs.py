@@ -108,9 +108,16 @@ class Jobs:
         demand = seen.claims[claim].demand
         assert demand is not None
         alternative = next(index for index, amounts in enumerate(demand.alternatives) if self.kind_of(amounts) == kind)
+        return self._held(seen, kind, cell), alternative
+
+    def has_room(self, seen: Seen, kind: int, cell: str) -> bool:
+        """Whether a free machine can be leased now: other containers may use its node."""
+        return all(seen.room.fits(one) for one in self._held(seen, kind, cell))
+
+    def _held(self, seen: Seen, kind: int, cell: str) -> tuple[Holding, ...]:
         if kind == SLOT_KIND:
-            return (Holding(cell, self._slot),), alternative
+            return (Holding(cell, self._slot),)
         node = seen.cells.node_of(cell)
         if not self._settings.gpu_vcores or node is None:
-            return (Holding(cell),), alternative
-        return (Holding(cell), Holding(node, Resources.of({VCORES: self._settings.gpu_vcores}))), alternative
+            return (Holding(cell),)
+        return Holding(cell), Holding(node, Resources.of({VCORES: self._settings.gpu_vcores}))

@@ -57,7 +57,7 @@ class Turn:
         self._settings, self._seen = settings, seen
         self.gangs = Gangs(state, seen, gpus, placed)
         self.guests = Guests(settings, self.gangs, state.guests)
-        self._turns, self._announced = state.turns, state.announced
+        self._announced = state.announced
         self._waits, self.resting = dict(state.waits), dict(state.resting)
         self._announce: list[Announce] = []
         self._wake: list[Wake] = []
@@ -74,7 +74,6 @@ class Turn:
             self.gangs.cells,
             self.gangs.counter,
             self.gangs.placed.frozen(),
-            self._turns,
             self._waits,
             self.resting,
             self._announced,
@@ -317,20 +316,13 @@ class Turn:
         return None
 
     def _take_turns(self, requests: Mapping[str, Request], waiting: Mapping[str, Claim]) -> None:
-        overtaken = {turn.gang: turn.overtaken for turn in self._turns}
-        queue = [
-            Waiting(name, waiting[name].tenant, sum(request.sizes), overtaken.get(name, 0))
-            for name, request in requests.items()
-        ]
+        queue = [Waiting(name, waiting[name].tenant, sum(request.sizes)) for name, request in requests.items()]
         held: dict[str, int] = {}
         for name in self.gangs.running_low() if queue else ():
             claim = self._seen.claims.get(self.gangs.placed[name].claim)
             if claim is not None:
                 held[claim.tenant] = held.get(claim.tenant, 0) + sum(self.cluster.gangs[name].request.sizes)
-        turns = start_in_turn(
-            queue, held, self._settings.weights, lambda name: self._try(requests[name], waiting[name])
-        )
-        self._turns = turns.waiting
+        start_in_turn(queue, held, self._settings.weights, lambda name: self._try(requests[name], waiting[name]))
 
     def _hosts_but(self, suggested: Sequence[str]) -> list[str]:
         """The nodes that are not suggested, by host name."""
