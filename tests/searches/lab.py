@@ -65,7 +65,12 @@ class Submitted:
             Submission(
                 yarn_app=self.yarn_app,
                 resource_manager=lab.cluster.rm_url,
-                arbiter=ArbiterAccess(url=lab.arbiter.url, app=registered.app),
+                arbiter=ArbiterAccess(
+                    url=lab.arbiter.url,
+                    app=registered.app,
+                    pool=registered.pool,
+                    recovery_token=registered.recovery_token,
+                ),
                 python=sys.executable,
                 container=ContainerSize(memory_mb=1400),
                 environment=environment,

@@ -1,14 +1,22 @@
 """A search and an arbiter that has lost its journal: what it has records of, and what becomes of its trials."""
 
 from tests.agent_world import FIRST, SECOND, Search, gpus
+from tests.eventually import eventually
+from tests.http_servers import WebServer
+from tests.unit.test_api_recovery import OLD, OWN, Recovering
 from themis_agent.agent import events
 from themis_agent.agent.commands import StartTrial, StopTrial
 from themis_agent.app_file import AppFile
+from themis_agent.arbiter_messages import Translation
 from themis_agent.local.folder import Folder
+from themis_agent.view.answers import AnswerTimes
 from themis_agent.yarn import submission as submissions
+from themis_agent.yarn.arbiter_link import ArbiterLink
 from themis_agent.yarn.recovery import Recovery
 from themis_agent.yarn.submission import ArbiterAccess, ContainerSize, Submission
 from yarn_plugin.api import wire
+from yarn_plugin.api.tokens import Principal
+from yarn_plugin.model.resources import GPU
 
 APP = AppFile.model_validate(
     {
@@ -56,3 +64,44 @@ def test_it_registers_with_what_its_trials_run_on(tmp_path):
     again = wire.Registered(app="app_e1_5", token="app.app_e1_5.z", recovery_token="recovery.ann/x.z", **share)
     assert recovery.note(again).app == submissions.read(tmp_path).arbiter.app == "app_e1_5"
     assert (tmp_path / submissions.ARBITER_TOKEN).read_text() == "app.app_e1_5.z"
+
+
+def test_its_link_registers_it_again_and_follows_it_under_its_new_id(tmp_path):
+    service, search, heard = Recovering(tmp_path / "arbiter"), Search(held=2, machine="n1"), []
+
+    def answers(asked):
+        if asked.path.endswith("/events") and asked.path.split("/")[3] in service.arbiter.state.registered:
+            return 200, {"Content-Type": "text/event-stream"}, ""
+        headers = {"Authorization": asked.token}
+        found = service.http.request(asked.method, asked.path, json=asked.body, headers=headers)
+        return found.status_code, {"Content-Type": "application/json"}, found.text
+
+    arbiter = WebServer(answers)
+    token = service.tokens.issue(OWN)
+    access = ArbiterAccess(url=arbiter.url, app="app_9", pool="gpu", recovery_token=token)
+    submission = SUBMISSION.model_copy(update={"yarn_app": OLD, "arbiter": access})
+    recovery = Recovery(Folder(tmp_path), APP, submission, lambda: search.state, lambda time: time)
+    asked = recovery.request()
+    # With `fifo`, a lease is of a pod of the size that is demanded.
+    recovery.request = lambda: asked.model_copy(update={"demand": [{GPU: 2}]})
+    link = ArbiterLink(
+        access,
+        service.tokens.issue(Principal("app", "app_9")),
+        Translation(lambda wall: wall),
+        heard.append,
+        lambda: None,
+        AnswerTimes(),
+        2,
+        recovery=recovery,
+    )
+    link.start()
+    recovered = eventually(lambda: next((one for one in heard if isinstance(one, events.Recovered)), None), "it is")
+    (lease,) = recovered.leases
+    assert [gpu.cell for gpu in lease.gpus] == ["n1/0", "n1/1"]
+    assert not search.take(recovered), "its trials go on"
+    eventually(
+        lambda: f"/v1/apps/{recovered.registered_as}/events" in [one.path for one in arbiter.asked], "it follows"
+    )
+    assert link.leave(5)
+    assert recovered.registered_as not in service.arbiter.state.registered
+    arbiter.close()
