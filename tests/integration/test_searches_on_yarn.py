@@ -168,6 +168,28 @@ def test_a_search_ends_without_the_arbiter(lab, tmp_path):
     assert "not deregistered; the arbiter will learn from YARN" in submitted.log.read_text()
 
 
+@pytest.mark.matrix
+def test_trials_go_on_where_the_arbiter_has_lost_its_journal(lab, tmp_path):
+    searched = app("recorded", 0.5, tmp_path / "first", algorithm="plain", trials=3, max_steps=60)
+    first = Submitted(lab, tmp_path / "recorded", searched)
+    first.until_steps(3, 3)
+    processes, held = {one.pid for one in first.trials()}, {one.cell for one in first.intervals()}
+    lab.arbiter.kill()
+    for file in lab.arbiter.state.iterdir():
+        if file.name != "secret":
+            file.unlink()
+    lab.arbiter.start()
+    other = app("other", 0.3, tmp_path / "second", algorithm="plain", trials=2, max_steps=20)
+    second = Submitted(lab, tmp_path / "other", other)
+    eventually(lambda: "knows this search again" in first.log.read_text(), "it is registered again", 60)
+    assert {gpu.cell for lease in first.state().leases.values() for gpu in lease.gpus} >= held
+    second.until_steps(1, 1, 120)
+    assert {one.pid for one in first.trials()} == processes, "they run in the same containers"
+    check_same_winner(second, second.until_ended(120), interruptions=0)
+    check_same_winner(first, first.until_ended(120), interruptions=0)
+    assert not overlaps(sorted(first.intervals() + second.intervals(), key=lambda one: (one.begun, one.cell)))
+
+
 PHASES = {
     "starting": lambda submitted: eventually(lambda: submitted.attempts(), "a trial is started"),
     "training": lambda submitted: submitted.until_steps(2, 3),
