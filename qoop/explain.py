@@ -16,7 +16,7 @@ from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTa
 from qoop.estimate.breakdown import Part, breakdown
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate, Inputs
-from qoop.estimate.speed import at_speed
+from qoop.estimate.speed import Line, Speed
 from qoop.estimate.statistics import TableStatistics
 from qoop.parsing.moment import Moment
 from qoop.parsing.spark_sql import Catalogue
@@ -25,7 +25,7 @@ from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT, Plan, StageId, view_name
 from qoop.plans.trees import Join, Tree
-from qoop.replan.decision import Candidate, Progress, Rules, evaluate
+from qoop.replan.decision import Progress, Rules, evaluate
 from qoop.replan.first_choice import first_plan
 from qoop.run.machine_speed import read_speed
 from qoop.run.wording import in_slots
@@ -44,6 +44,9 @@ PRINTED_ROWS = 1000
 
 SHOWN_S = 0.005
 """Parts of plans below this many seconds are not shown."""
+
+
+NOTHING_DONE = Progress(frozenset(), {})
 
 
 def _now() -> Moment:
@@ -85,12 +88,14 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
         if json_file is not None:
             console.write_json(json_file, {"plans": [], "one_stage_reason": str(problem), "shares": list(shares)})
         return
-    found = [_evaluated(planned, share) for share in shares]
-    ends = [[at_share[number].seconds for at_share, _ in found] for number in range(len(planned.plans))]
-    chosen = [plan for _, plan in found]
+    # As for `qoop submit`: the first query of an application.
+    speed = read_speed()
+    found = [evaluate(planned.plans, planned.estimator, NOTHING_DONE, share, Rules()) for share in shares]
+    ends = [[speed.cold.seconds(one.seconds) for one in of_plan] for of_plan in zip(*found, strict=True)]
+    chosen = [_chosen(planned, speed.cold, share) for share in shares]
     shown = list(dict.fromkeys([*chosen, *sorted(range(len(ends)), key=lambda number: ends[number])]))
     shown = shown[: max(max_plans, len(set(chosen)))]
-    _show(planned, shares, ends, chosen, shown)
+    _show(planned, speed, shares, ends, chosen, shown)
     spark = versions.installed()
     for line in (*_verdicts(shares, hows), *(f"with Spark {spark}, {what}" for what in versions.lacking(spark))):
         console.out.print(line, soft_wrap=True)
@@ -98,18 +103,19 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
         console.write_json(json_file, _estimates_as_json(planned, shares, ends, chosen))
 
 
-def _evaluated(planned: PlannedQuery, share: float) -> tuple[list[Candidate], int]:
-    """The candidates at a share, and the one that a query would begin with."""
-    rules, estimator = Rules(), planned.estimator
-    at_share = evaluate(planned.plans, estimator, Progress(frozenset(), {}), share, rules)
-    return at_share, first_plan(planned.plans, estimator, at_share, share, rules)
+def _chosen(planned: PlannedQuery, cold: Line, share: float) -> int:
+    """The plan that a query would begin with at a share."""
+    planned, _ = planned.at_speed(cold, share)
+    rules = Rules()
+    at_share = evaluate(planned.plans, planned.estimator, NOTHING_DONE, share, rules)
+    return first_plan(planned.plans, planned.estimator, at_share, share, rules)
 
 
-def _turns_at(planned: PlannedQuery, low: float, high: float, before: int) -> float:
+def _turns_at(planned: PlannedQuery, cold: Line, low: float, high: float, before: int) -> float:
     """The share between two at which a plan is no longer the one that is chosen, within a hundredth."""
     while high / low > 1.01:
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if _evaluated(planned, middle)[1] == before else (low, middle)
+        low, high = (middle, high) if _chosen(planned, cold, middle) == before else (low, middle)
     return high
 
 
@@ -145,9 +151,7 @@ def _planned(statement: Statement, catalogue: Catalogue, statistics: Callable[[s
     if statement.inserts:
         # They read the same source.
         statement = statement.source_queries()[0]
-    # As for `qoop submit`: the first query of an application.
-    model = at_speed(CostModel(), read_speed().factor(is_cold=True))
-    return plan(statement, catalogue, statistics, CutPolicy(), model, _now, fewer_stages=True)
+    return plan(statement, catalogue, statistics, CutPolicy(), CostModel(), _now, fewer_stages=True)
 
 
 def _inputs(planned: PlannedQuery, folder: FolderCatalogue) -> Inputs:
@@ -195,7 +199,12 @@ def _verdicts(shares: Sequence[float], hows: Sequence[HowToRun]) -> Iterator[str
 
 
 def _show(
-    planned: PlannedQuery, shares: Sequence[float], ends: list[list[float]], chosen: list[int], shown: list[int]
+    planned: PlannedQuery,
+    speed: Speed,
+    shares: Sequence[float],
+    ends: list[list[float]],
+    chosen: list[int],
+    shown: list[int],
 ) -> None:
     console.out.print(f"{count(len(planned.plans), 'candidate plan')} over {count(planned.join_trees, 'join tree')}")
     for number in shown:
@@ -205,34 +214,31 @@ def _show(
         (number, len(planned.plans[number].stages()), *_marked(ends[number], [number == other for other in chosen]))
         for number in shown
     ]
-    console.out.print(f"estimated seconds to completion (* chosen at this share), {_calibrated()}")
+    console.out.print(f"estimated seconds to completion (* chosen at this share), {_calibrated(speed)}")
     console.out.print(console.table(None, columns, rows))
     for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False):
         if before != after:
-            turn = _turns_at(planned, low, high, before)
+            turn = _turns_at(planned, speed.cold, low, high, before)
             console.out.print(
                 f"at {in_slots(low)} plan {before} is chosen, at {in_slots(high)} plan {after}; "
                 f"it turns at about {turn:.2g} slots"
             )
+    here = planned.slower_by(speed.cold.factor)
     for number in dict.fromkeys(chosen):
-        share = shares[chosen.index(number)]
-        other = min(
-            (one for one in range(len(ends)) if one != number),
-            key=lambda one: ends[one][chosen.index(number)],
-            default=None,
-        )
+        place = chosen.index(number)
+        other = min((one for one in range(len(ends)) if one != number), key=lambda one: ends[one][place], default=None)
         if other is not None:
-            console.out.print(_why_it_wins(planned, number, other, share), soft_wrap=True)
+            console.out.print(_why_it_wins(here, number, other, shares[place]), soft_wrap=True)
     cause = planned.one_stage_cause()
     if cause is not None:
         console.out.print(f"every plan is a single stage: {with_remedy(cause)}", soft_wrap=True)
 
 
-def _calibrated() -> str:
-    runs = read_speed().runs
-    if not runs:
+def _calibrated(speed: Speed) -> str:
+    if not speed.runs:
         return "at nominal speed, as no planned query has run on this machine yet"
-    return f"at this machine's speed, as {count(runs, 'run')} of planned queries showed"
+    start = f", {speed.cold.start_s:.1f} s of them until Spark is warm" if speed.cold.start_s >= SHOWN_S else ""
+    return f"at this machine's speed, as {count(speed.runs, 'run')} of planned queries showed{start}"
 
 
 def _why_it_wins(planned: PlannedQuery, number: int, other: int, share: float) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qoop.as_written.causes import (
     AsWrittenCause,
@@ -18,6 +18,7 @@ from qoop.as_written.causes import (
 from qoop.errors import CannotSplitError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
+from qoop.estimate.speed import NOMINAL, Line, at_speed
 from qoop.estimate.statistics import TableStatistics
 from qoop.parsing.moment import Moment, at_moment, names_moment, reads_moment
 from qoop.parsing.query import QueryText, describe_query
@@ -26,7 +27,7 @@ from qoop.parsing.statement import Statement
 from qoop.plans.candidates import MAX_CANDIDATES, CutPolicy, RowEstimates, candidates, plan_of, with_fewer_stages
 from qoop.plans.plan import Plan, PlanShape, Query, StageId, StageName
 from qoop.plans.trees import JoinCost, shape
-from qoop.replan.decision import without_ruinous
+from qoop.replan.decision import Progress, Rules, evaluate, without_ruinous
 from qoop.replan.needless_cuts import fastest_in_stages, without_needless_cuts
 
 MAX_MERGED = 3
@@ -37,6 +38,10 @@ MAX_ADDED = 4 + MAX_MERGED
 
 PESSIMISM_LEVELS = (0.0, 1.0, -1.0)
 """Estimates under which the best plans are retained: as expected, with more rows, with fewer rows."""
+
+
+SHORTEST_S = 1e-3
+"""A query is assumed to take at least so long."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,21 @@ class PlannedQuery:
         """The number of different join trees among the candidates, over all blocks."""
         trees = {(block, shape(part.tree)) for plan in self.plans for block, part in plan.block_plans.items()}
         return len(trees) - len(self.text.query.planned) + 1 if trees else 1
+
+    def at_speed(self, line: Line, slots: float) -> tuple["PlannedQuery", float]:
+        """The same plans on a machine on which the best of them, so far as is seen at once, takes as long as a line
+        says; and by which factor all take longer than at nominal speed."""
+        if line == NOMINAL:
+            return self, 1.0
+        numbers = sorted({0, len(self.plans) - 1})
+        found = evaluate(self.plans, self.estimator, Progress(frozenset(), {}), slots, Rules(), numbers)
+        nominal = max(min(one.seconds for one in found), SHORTEST_S)
+        factor = line.seconds(nominal) / nominal
+        return self.slower_by(factor), factor
+
+    def slower_by(self, factor: float) -> "PlannedQuery":
+        """The same plans on a machine that is slower by this factor."""
+        return replace(self, estimator=self.estimator.with_model(at_speed(self.estimator.model, factor)))
 
     def one_stage_cause(self) -> AsWrittenCause | None:
         """Why every plan of the query is a single stage; None if some plan has several."""

@@ -46,7 +46,7 @@ from qoop.engine.verification import Verification
 from qoop.errors import QoopError, QueryFailedError, RunsAsWrittenError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate, Inputs
-from qoop.estimate.speed import TimedRun, at_speed
+from qoop.estimate.speed import NOMINAL, TimedRun
 from qoop.feedback.followed import following
 from qoop.feedback.profile import fixed_share
 from qoop.known_plans import KnownPlans
@@ -132,9 +132,10 @@ class SessionQuery:
         self._slots = slots_within(spark.sparkContext, options.slots)
         number = hash((spark.sparkContext.applicationId, parsed.text, use))
         self._is_cold = spark.sparkContext.applicationId not in _ran_here
-        self._factor = _speed().factor(self._is_cold) if options.model == CostModel() else 1.0
+        self._line = _speed().of(self._is_cold) if options.model == CostModel() else NOMINAL
+        self._factor = 1.0
         self._earlier = EarlierRuns(
-            options.guard, _runs_here, number, self._slots, is_fixed=options.feed is None, factor=self._factor
+            options.guard, _runs_here, number, self._slots, is_fixed=options.feed is None, line=self._line
         )
         self._session = spark
         self._checkpoints: Checkpoints | None = None
@@ -308,7 +309,7 @@ class SessionQuery:
                     self._earlier.add_late(Run(stopped, planned, self._planning_s, on_trial, is_late=True))
                 raise
         if is_compared:
-            ended = Run(outcome, planned, self._planning_s, on_trial)
+            ended = Run(outcome, planned, self._planning_s, on_trial, factor=self._factor)
             is_alone = is_alone and is_idle(self.spark.sparkContext)
             self._earlier.add(ended, is_alone)
             if is_alone and outcome.decisions and not outcome.counts.switches and not outcome.stopped_planning:
@@ -466,16 +467,17 @@ class SessionQuery:
         statement = self._parsed.statement
         assert statement is not None
         options = self._options
-        self._candidates = _known_plans.plan(
+        planned = _known_plans.plan(
             statement.with_values(variables_read(self.written.analysed)),
             self._catalogue,
             self._catalogue.statistics,
             options.cut_policy,
-            self._broadcasting(at_speed(options.model, self._factor), CostModel()),
+            self._broadcasting(options.model, CostModel()),
             partial(current_moment, self.spark),
             fewer_stages=self._when == "auto",
             findings=self._earlier.findings,
         )
+        self._candidates, self._factor = planned.at_speed(self._line, self._slots)
 
     def _pin(self) -> None:
         self._pinned = pin_tables(self._files, self._session, self._catalogue.frames())

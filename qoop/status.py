@@ -35,7 +35,8 @@ def show_status(everything: bool, json_file: Path | None) -> None:
 
 def _row(query: QueryStatus, now: float) -> tuple[str, ...]:
     progress = query.progress(now)
-    plan = "as written" if query.plan is None else f"{query.plan} of {query.plans}"
+    where = "in the cluster" if query.in_cluster else "as written"
+    plan = where if query.plan is None else f"{query.plan} of {query.plans}"
     if query.switches:
         plan += f", {count(query.switches, 'switch', 'switches')}"
     return (

@@ -175,6 +175,11 @@ class AppFile(Section):
         return self.trials or 1
 
     @property
+    def most_gpus(self) -> int:
+        """How many GPUs it can use at once."""
+        return self.trial_count * self.gpus_per_trial.max
+
+    @property
     def declared_jobs(self) -> list[Job]:
         """The jobs that are declared to the arbiter: for each trial that may run at once, a part of a GPU."""
         if self.sharing is None:

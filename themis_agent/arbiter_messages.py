@@ -45,7 +45,11 @@ class Translation:
             case messages.LeaseEnded():
                 return (events.LeaseEnded(message.lease, self._cells(message.cells)),)
             case messages.Leases():
-                return (events.LeasesRead(tuple(map(self._held, message.leases))),)
+                return (events.LeasesRead(self.held(message)),)
+
+    def held(self, message: messages.Leases) -> tuple[events.HeldLease, ...]:
+        """All leases of the application."""
+        return tuple(map(self._held, message.leases))
 
     def _held(self, lease: messages.Lease) -> events.HeldLease:
         gpus = self._gpus(lease)

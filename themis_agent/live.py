@@ -105,6 +105,10 @@ class LiveAgent:
         """Seconds since the epoch in the journal's time."""
         return self._intake.now() + wall - self._intake.wall()
 
+    def wall(self, time: float) -> float:
+        """A time in the journal's in seconds since the epoch."""
+        return self._intake.wall() + time - self._intake.now()
+
     def put(self, event: Event) -> Future[None]:
         """Hand an event over. The future is done when it is journaled and decided on.
 

@@ -31,16 +31,41 @@ class TimedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """`cold`, `warm`: by how much runs take longer than at nominal speed. `runs`: from how many that is known."""
+class Line:
+    """Runs take `start_s`, and `factor` times as long as at nominal speed."""
 
-    cold: float = 1.0
-    warm: float = 1.0
+    start_s: float = 0.0
+    factor: float = 1.0
+
+    def seconds(self, nominal: float) -> float:
+        """What a run takes that takes so long at nominal speed."""
+        return self.start_s + self.factor * nominal
+
+
+NOMINAL = Line()
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What runs of each kind take. `runs`: from how many that is known."""
+
+    cold: Line = NOMINAL
+    warm: Line = NOMINAL
     runs: int = 0
 
-    def factor(self, is_cold: bool) -> float:
-        """The factor of a run."""
+    def of(self, is_cold: bool) -> Line:
+        """That of a kind of runs."""
         return self.cold if is_cold else self.warm
+
+
+COLD_FACTOR, TRUST = 4.0, 0.5
+"""The factor of cold runs before any was run, and how many runs weigh as much as that.
+
+How much of their time is a start shows only once runs of different lengths have been seen.
+"""
+
+FACTORS: tuple[float, ...] = tuple(COLD_FACTOR * 1.3**step for step in range(-8, 12))
+"""The factors that are compared for cold runs."""
 
 
 def speed_of(runs: Iterable[TimedRun]) -> Speed:
@@ -48,14 +73,26 @@ def speed_of(runs: Iterable[TimedRun]) -> Speed:
 
     Without runs of a kind, its factor is that of the other kind.
     """
-    known = [(run.cold, log(run.seconds / run.nominal)) for run in runs if run.seconds > 0 and run.nominal > 0]
-    both = {kind: [ratio for cold, ratio in known if cold == kind] for kind in (True, False)}
-    cold, warm = (_factor(both[kind] or both[not kind]) for kind in (True, False))
-    return Speed(cold, warm, len(known))
+    known = [run for run in runs if run.seconds > 0 and run.nominal > 0]
+    cold, warm = ([run for run in known if run.cold == kind] for kind in (True, False))
+    factor = _ratio(warm) if warm else None
+    line = _line(cold) if cold else Line(0.0, factor or 1.0)
+    return Speed(line, Line(0.0, line.factor if factor is None else factor), len(known))
 
 
-def _factor(ratios: list[float]) -> float:
-    return min(max(exp(median(ratios)), MIN_FACTOR), MAX_FACTOR) if ratios else 1.0
+def _ratio(runs: list[TimedRun]) -> float:
+    return min(max(exp(median(log(run.seconds / run.nominal) for run in runs)), MIN_FACTOR), MAX_FACTOR)
+
+
+def _line(runs: list[TimedRun]) -> Line:
+    """The start and the factor from which runs are off by the least factors, summed up."""
+    lines = {Line(max(run.seconds - factor * run.nominal, 0.0), factor) for factor in FACTORS for run in runs}
+    return min(sorted(lines, key=lambda line: line.factor), key=lambda line: _error(line, runs))
+
+
+def _error(line: Line, runs: list[TimedRun]) -> float:
+    doubt = TRUST * abs(log(line.factor / COLD_FACTOR))
+    return doubt + sum(abs(log(run.seconds / line.seconds(run.nominal))) for run in runs)
 
 
 def at_speed(model: CostModel, factor: float) -> CostModel:

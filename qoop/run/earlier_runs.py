@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from qoop.as_written.causes import AsWrittenCause
 from qoop.estimate.guard import Guard, PastRun, PlanTime, Verdict, busy_part
+from qoop.estimate.speed import NOMINAL, Line
 from qoop.planner import NOTHING_FOUND, Findings, PlannedQuery
 from qoop.plans.plan import Plan, StageName
 from qoop.run.past_runs import PastRuns
@@ -18,7 +19,8 @@ class Run:
 
     `planned`: its candidate plans; None if it had none. `planning_s`: the seconds after which it had them, or turned
     out to have none; None: it was not to be planned. `on_trial`: it began to measure the query as written. `is_late`:
-    it was stopped by its timeout.
+    it was stopped by its timeout. `factor`: by how much its estimates exceed those at nominal
+    speed, which are recorded.
     """
 
     outcome: Outcome
@@ -26,6 +28,7 @@ class Run:
     planning_s: float | None
     on_trial: bool
     is_late: bool = False
+    factor: float = 1.0
 
     @property
     def kinds(self) -> set[bool]:
@@ -72,13 +75,13 @@ class EarlierRuns:
         query: identifies the query roughly, for those.
         slots: its share when it begins.
         is_fixed: whether the share stays as it is.
-        factor: by how much estimates exceed those at nominal speed, which are recorded.
+        line: what runs take on this machine; what is recorded was expected at nominal speed.
     """
 
     def __init__(
-        self, guard: Guard | None, here: RunsHere, query: int, slots: float, is_fixed: bool, factor: float = 1.0
+        self, guard: Guard | None, here: RunsHere, query: int, slots: float, is_fixed: bool, line: Line = NOMINAL
     ) -> None:
-        self._factor = factor
+        self._line = line
         self._guard, self._here, self._query, self._slots, self._is_fixed = guard, here, query, slots, is_fixed
         self.findings = NOTHING_FOUND
         self.measured: Mapping[str, PlanTime] = {}
@@ -113,7 +116,7 @@ class EarlierRuns:
         self._record, self._keeps_rows = record, keeps_rows
         is_cold = self._is_first(True) and self._is_first(False)
         past = record.read()
-        past = replace(past, runs=tuple(replace(run, expected=run.expected * self._factor) for run in past.runs))
+        past = replace(past, runs=tuple(map(self._at_speed, past.runs)))
         runs = past.runs if any(not run.planned for run in past.runs) else (*self._gated_runs(), *past.runs)
         self.measured = self._guard.measured(runs, self._slots, is_cold, past.given_up)
         # Sorted: the record's order changes from run to run, and the plans that were made for these are to be found.
@@ -125,6 +128,9 @@ class EarlierRuns:
             return None
         self._busy_part = busy_part(past.runs, is_cold)
         return verdict.cause
+
+    def _at_speed(self, run: PastRun) -> PastRun:
+        return replace(run, expected=self._line.seconds(run.expected)) if run.expected else run
 
     def add(self, run: Run, is_alone: bool) -> None:
         """Keep how many rows its stages had and, if nothing else ran at the time, how long the run took."""
@@ -180,7 +186,7 @@ class EarlierRuns:
             kept = outcome.as_written and self._is_fixed
             planned = PastRun(True, run.planning_s + outcome.seconds, slots, cores, first_planned, kept)
             if (began := run.first_plan) is not None:
-                expected, switched = outcome.decisions[0].expected / self._factor, outcome.counts.switches > 0
+                expected, switched = outcome.decisions[0].expected / run.factor, outcome.counts.switches > 0
                 planned = replace(planned, plan=began.signature, switched=switched, expected=expected)
             runs.append(planned)
         if outcome.as_written or run.was_tried:

@@ -34,6 +34,8 @@ class QueryStatus(BaseModel):
     Times are seconds since the epoch. `plan`: the present one; None: as written, or not planned yet. `plans`: how many
     there were to choose from. `stages`: how many have finished. `remaining_s`: until its end, as estimated
     `estimated_at`. `estimate_s`: for all of it, before it began. `slots`: its share. `why`: why that is its share.
+    `in_cluster`: its driver runs there, and all that is known is what `qoop submit` has seen; if that did not see its
+    end, the query is `submitted`.
     """
 
     name: str
@@ -42,7 +44,8 @@ class QueryStatus(BaseModel):
     process_began: float
     started: float
     ended: float | None = None
-    state: Literal["running", "done", "failed", "killed"] = "running"
+    in_cluster: bool = False
+    state: Literal["running", "done", "failed", "killed", "submitted"] = "running"
     error: str = ""
     plan: int | None = None
     plans: int = 0
@@ -72,7 +75,7 @@ class QueryStatus(BaseModel):
 class StatusFile:
     """Keeps the status of a query on disk while it runs. No query depends on it: what cannot be written is not kept."""
 
-    def __init__(self, name: str, text: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, name: str, text: str, clock: Callable[[], float] = time.time, in_cluster: bool = False) -> None:
         process, self._clock = psutil.Process(), clock
         now = clock()
         self._status = QueryStatus(
@@ -81,6 +84,7 @@ class StatusFile:
             pid=process.pid,
             process_began=process.create_time(),
             started=now,
+            in_cluster=in_cluster,
         )
         self._path = _folder() / f"{int(now * 1000)}-{process.pid}-{next(_numbers)}.json"
         self._write()
@@ -122,12 +126,21 @@ class StatusFile:
         self._status.switches, self._status.stages = outcome.counts.switches, outcome.counts.stages
         self._end("done")
 
+    def left(self, code: int, goes_on: bool) -> None:
+        """`spark-submit` has ended with this exit code, and the driver in the cluster goes on or has ended too."""
+        if goes_on:
+            self._end("submitted")
+        elif code:
+            self.failed(f"spark-submit ended with exit code {code}")
+        else:
+            self._end("done")
+
     def failed(self, problem: str) -> None:
         """The query has failed, or was stopped."""
         self._status.error = problem
         self._end("failed")
 
-    def _end(self, state: Literal["done", "failed"]) -> None:
+    def _end(self, state: Literal["done", "failed", "submitted"]) -> None:
         self._status.state, self._status.ended = state, self._clock()
         self._write()
 
@@ -138,10 +151,10 @@ class StatusFile:
 
 
 @contextlib.contextmanager
-def kept_status(text: str) -> Iterator[StatusFile]:
-    """Within this context a query runs, which is shown by how it begins; the caller reports its success. An exception
-    that leaves the context is its failure."""
-    status = StatusFile(" ".join(text.split())[:60], text)
+def kept_status(text: str, name: str | None = None, in_cluster: bool = False) -> Iterator[StatusFile]:
+    """Within this context a query runs, which is shown by its name, or how it begins; the caller reports its success.
+    An exception that leaves the context is its failure."""
+    status = StatusFile(name or " ".join(text.split())[:60], text, in_cluster=in_cluster)
     try:
         yield status
     except Exception as problem:
@@ -160,7 +173,8 @@ def read_statuses() -> list[QueryStatus]:
             with contextlib.suppress(OSError, ValidationError):
                 status = QueryStatus.model_validate_json(path.read_bytes())
                 if status.state == "running" and not _is_running(status):
-                    status.state, status.ended = "killed", path.stat().st_mtime
+                    status.state = "submitted" if status.in_cluster else "killed"
+                    status.ended = path.stat().st_mtime
                 found.append(status)
     return sorted(found, key=lambda one: one.started, reverse=True)
 

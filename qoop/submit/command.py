@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from qoop.parsing.statement import ParsedText
+from qoop.run.query_status import kept_status
 from qoop.submit.job import Job, SparkFlags
 from qoop.submit.kept_catalogue import kept_catalogue
 from qoop.submit.registration import ArbiterAccess, register
@@ -55,6 +56,16 @@ def submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
 
 def _submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
     flags.check(output=job.output is not None, checkpoint=job.checkpoint is not None)
+    if not flags.is_cluster_mode:
+        return _submit_from_here(job, flags, access)
+    # The driver keeps its status on its own node.
+    with kept_status(job.text, job.name, in_cluster=True) as status:
+        code = _submit_from_here(job, flags, access)
+        status.left(code, _is_left_running(flags, code))
+        return code
+
+
+def _submit_from_here(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
     with _catalogue(job, flags) as catalogue:
         if access is None:
             return _spark_submit(job, flags, catalogue)
@@ -91,7 +102,7 @@ def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess, catal
         )
         confs = {**catalogue, **registration.confs()}
         code = _spark_submit(job, flags, confs, _files_for_driver(access.verify, flags))
-        goes_on = _goes_on(flags, code) or (flags.ends_before_query and code == 0)
+        goes_on = _is_left_running(flags, code)
         return code
     finally:
         if not goes_on:
@@ -102,6 +113,11 @@ def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess, catal
 def _goes_on(flags: SparkFlags, code: int) -> bool:
     """Whether a query goes on in the cluster although spark-submit was stopped."""
     return flags.is_cluster_mode and code > 128
+
+
+def _is_left_running(flags: SparkFlags, code: int) -> bool:
+    """Whether a query goes on in the cluster after spark-submit, which was stopped or does not wait for it."""
+    return _goes_on(flags, code) or (flags.ends_before_query and code == 0)
 
 
 def _verify_in_driver(verify: str | bool, flags: SparkFlags) -> str | bool:

@@ -12,7 +12,7 @@ from rich.text import Text
 from yarn_plugin.console import out, table, write_json
 
 NAMES = (
-    "planner", "estimates", "feedback", "overhead", "switching_cost", "beliefs", "stage", "bad_estimates",
+    "planner", "estimates", "seconds", "feedback", "overhead", "switching_cost", "beliefs", "stage", "bad_estimates",
     "resumed_stage", "arbiter", "bid_table", "matching", "packing", "colocation", "auction", "auction_properties",
     "liar", "lease_simulator", "live_fairness", "allocation_change", "cells", "private_clusters", "step", "leases",
     "communication", "tour",

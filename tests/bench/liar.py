@@ -19,8 +19,9 @@ from unittest.mock import patch
 
 from themis_agent import simulated
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
-from yarn_plugin.drive.training_runs import TrainingResult, TrainingRun, simulate
+from yarn_plugin.drive.training_runs import TrainingRun, simulate
 from yarn_plugin.model.gpus import Machine, Slot, Slowdown
+from yarn_plugin.simulation.result import Result
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob, TrainingWorkload
 from yarn_plugin.simulation.training.cluster import TrainingCluster
 
@@ -107,7 +108,7 @@ def _run(seed: int, lie: float, variant: Variant) -> TrainingRun:
     )  # fmt: skip
 
 
-def _completion_s(result: TrainingResult) -> tuple[float, float]:
+def _completion_s(result: Result) -> tuple[float, float]:
     """Of the liar, and of the others on average; all arrive at 0."""
     ended = {job.group: job.ended_at for job in result.outcome.jobs}
     assert all(at is not None for at in ended.values())

@@ -47,7 +47,7 @@ from yarn_plugin.console import out, table, write_json
 from yarn_plugin.drive.training_runs import TrainingRun, simulate
 from yarn_plugin.model.auction import EstimateRequest
 from yarn_plugin.model.gpus import Machine, Slot, Slowdown
-from yarn_plugin.simulation.leasing.outcome import Contention
+from yarn_plugin.simulation.over_time import Contention
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob, TrainingWorkload, ordered
 from yarn_plugin.simulation.training.cluster import TrainingCluster
 

@@ -17,8 +17,8 @@ from typing import Any
 from yarn_plugin.console import out
 from yarn_plugin.drive.job_runs import simulate_cells
 from yarn_plugin.drive.registry import installed
+from yarn_plugin.simulation.figures import job_figures
 from yarn_plugin.simulation.jobs import trace
-from yarn_plugin.simulation.jobs.outcome import figures
 from yarn_plugin.simulation.jobs.virtual_clusters import GPUS_PER_NODE, by_gpu_time
 
 
@@ -41,7 +41,7 @@ def measure() -> dict[str, Any]:
         name = f"{days}_days_load_{load}"
         results[f"{name}_nodes"], results[f"{name}_jobs"] = len(spec.cells), len(jobs)
         for kind, outcome in (("hived", shared), ("quota", quota)):
-            its = figures(outcome, alone)
+            its = job_figures(outcome, alone)
             results[f"{name}_{kind}_longer"] = its.later
             results[f"{name}_{kind}_longer_min"] = round((its.later_s or 0) / 60)
             results[f"{name}_{kind}_worst_min"] = round((its.worst_later_s or 0) / 60)

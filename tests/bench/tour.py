@@ -25,7 +25,7 @@ WAYS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 """What is otherwise in the lines of the tour."""
 
-TOOK = re.compile(r"^took (.+): .*done in ([\d.]+) s", re.MULTILINE)
+TOOK = re.compile(r"^took (.+): .*done in ([\d.]+) s")
 
 
 def measure() -> dict[str, Any]:
@@ -35,17 +35,19 @@ def measure() -> dict[str, Any]:
         (Path(folder) / ".venv").symlink_to(sys.prefix)
         environment = {**os.environ, "XDG_STATE_HOME": folder, "TMPDIR": folder}
         tours = ["bash", "-c", script(_lines(rounds))]
+        running = subprocess.Popen(tours, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+        assert running.stdout is not None
+        seconds: dict[str, list[float]] = {way: [] for way in WAYS}
         try:
-            done = subprocess.run(tours, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+            for line in running.stdout:
+                if took := TOOK.match(line):
+                    seconds[took[1]].append(float(took[2]))
+                    out.print(f"  {took[1]} {took[2]} s")
+            assert running.wait() == 0, "the tour failed"
         finally:
             for process in processes_of(folder):
                 process.kill()
-    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
-    for way, took in TOOK.findall(done.stdout):
-        seconds[way].append(float(took))
     pairs = list(zip(seconds["tour"], seconds["as written"], strict=True))
-    for tour, written in pairs:
-        out.print(f"  tour {tour:.1f} s, as written {written:.1f} s")
     tour, written = (statistics.median(seconds[way]) for way in WAYS)
     return {
         "rounds": len(pairs),

@@ -1,8 +1,8 @@
-"""Mutants of the lease controller: `python -m tests.chaos.mutants` draws some by a seed and counts which are found.
-With `--cells` those of the ledger, in worlds of virtual clusters.
+"""Mutants of the ledger of leases: `python -m tests.chaos.mutants` draws some by a seed and counts which are found.
+With `--of lease` those of the controller of auctions.
 
-A mutant is one change of one function in `decide/pools/lease` or `decide/leases`: another operator, a number off by
-one, a dropped statement. The function's code is replaced while the seeds are played.
+A mutant is one change of one function in `decide/leases` or `decide/pools/lease`: another operator, a number off by
+one, a dropped statement. The function's code is replaced while worlds are played, the cheapest first, until one fails.
 """
 
 import argparse
@@ -16,9 +16,14 @@ from pathlib import Path
 from tests.chaos.__main__ import play
 from tests.chaos.cells import CellsWorld
 from tests.chaos.edits import functions, recoded
+from tests.chaos.restless import RestlessWorld
 from tests.chaos.world import World
 
-CONTROLLER, LEDGER = "yarn_plugin.decide.pools.lease", "yarn_plugin.decide.leases"
+PACKAGES = {
+    "leases": ("yarn_plugin.decide.leases", (RestlessWorld, CellsWorld)),
+    "lease": ("yarn_plugin.decide.pools.lease", (World,)),
+}
+"""By name: the package, and the worlds that look for its mutants, the cheapest first."""
 
 SWAPS = {
     ast.Lt: ast.LtE,
@@ -92,13 +97,14 @@ def mutated(package, stem, number):
         yield
 
 
-def finder(package, stem, number, seeds):
-    """The first seed that finds a mutant, and what it says; None if none does."""
+def finder(package, kinds, stem, number, seeds):
+    """The first world and seed that find a mutant, and what they say; None if none does."""
     with mutated(package, stem, number):
-        for seed in seeds:
-            _, problem = play(seed, replays=False, kind=CellsWorld if package == LEDGER else World)
-            if problem:
-                return seed, problem
+        for kind in kinds:
+            for seed in seeds:
+                _, problem = play(seed, replays=kind is RestlessWorld, kind=kind)
+                if problem:
+                    return kind, seed, problem
     return None
 
 
@@ -107,15 +113,15 @@ def main():
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--last", type=int, default=49, help="the last seed that is played")
-    parser.add_argument("--cells", action="store_true", help="of the ledger, in worlds of virtual clusters")
+    parser.add_argument("--of", choices=PACKAGES, default="leases", help="whose mutants")
     options = parser.parse_args()
-    package = LEDGER if options.cells else CONTROLLER
+    package, kinds = PACKAGES[options.of]
     logging.disable(logging.CRITICAL)
     found = 0
     for stem, number, name, line, what in drawn(package, options.count, options.seed):
-        by = finder(package, stem, number, range(options.last + 1))
+        by = finder(package, kinds, stem, number, range(options.last + 1))
         found += by is not None
-        said = "NOT found" if by is None else f"seed {by[0]}: {by[1][:100]}"
+        said = "NOT found" if by is None else f"{by[0].__name__} {by[1]}: {by[2][:100]}"
         print(f"{stem}.py:{line} {'.'.join(name)} {what}: {said}", flush=True)
     print(f"{found} of {options.count} mutants are found")
     return 0

@@ -8,7 +8,7 @@ from yarn_plugin.decide.allocators.allox.jobs import Jobs
 from yarn_plugin.decide.allocators.allox.sampling import SampleRun
 from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
 from yarn_plugin.decide.allocators.plan import Idle
-from yarn_plugin.decide.events import JobsDeclared, NodesChanged
+from yarn_plugin.decide.events import JobsDeclared, NodesChanged, NodeUseChanged
 from yarn_plugin.decide.mechanisms.allox import Job as MatchedJob
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Release
@@ -40,8 +40,9 @@ def matched(gpu_s, cores_s):
 class World:
     """One application of one user, which declares jobs."""
 
-    def __init__(self, *nodes, **settings):
-        self.world = LedgerWorld.of("allox", *nodes, settings=AlloxSettings(cpu_slot=SLOT, **settings))
+    def __init__(self, *nodes, task_memory_mb=0, **settings):
+        given = AlloxSettings(cpu_slot=SLOT, **settings)
+        self.world = LedgerWorld.of("allox", *nodes, settings=given, task_memory_mb=task_memory_mb)
         self.app = self.world.arrive("ann")
 
     def declare(self, *jobs):
@@ -52,6 +53,11 @@ class World:
         """Where each job runs: "gpu" or "cores"."""
         leases = [entry.leased for entry in self.world.state.ledger.leases.values()]
         return {lease.claim[1]: "gpu" if len(lease.holdings) == 2 else "cores" for lease in leases}
+
+    def nodes(self):
+        """Where something is leased."""
+        leases = [entry.leased for entry in self.world.state.ledger.leases.values()]
+        return {cell.partition("/")[0] for lease in leases for cell in lease.cells}
 
 
 def test_the_job_that_gains_most_gets_the_gpu():
@@ -100,6 +106,20 @@ def test_a_job_waits_for_a_gpu_that_is_worth_waiting_for():
     assert at.sides() == {"second": "gpu"}
 
 
+@pytest.mark.parametrize("inline_jobs", [100, 0])
+@pytest.mark.parametrize("sample_share", [0.0, 1.0])
+def test_machines_of_nodes_that_others_use_wait_until_there_is_room(inline_jobs, sample_share):
+    at = World(node(0, vcores=9), node(1), inline_jobs=inline_jobs, sample_share=sample_share, task_memory_mb=4096)
+    used = Resources.of({MEMORY: 6144})
+    at.world.take(NodeUseChanged((("n0:8041", used),)), 0.01)
+    speeds = {} if sample_share else {"speeds": (1 / 10, 1 / 20)}
+    jobs = [Job(f"job-{one}", "ann", demand=Demand((ON_GPU, ON_CORES)), work=100.0, **speeds) for one in range(4)]
+    at.declare(*jobs)
+    assert at.nodes() == {"n1"}
+    at.world.take(NodeUseChanged((("n0:8041", Resources()),)), 0.01)
+    assert at.nodes() == {"n0", "n1"}
+
+
 def test_users_with_less_progress_come_first():
     at = World(node(0), node(1), alpha=0.0)
     at.declare(*(job(f"ann-{number}", 10, tenant="ann") for number in range(2)), job("bob", 500, tenant="bob"))
@@ -120,6 +140,38 @@ def test_a_machine_that_was_given_back_is_not_leased_to_the_same_job_again():
     assert lease.leased.claim[1] == "done"
     at.world.say(at.app, Release(lease.id))
     assert at.sides() == {"next": "gpu"}
+
+
+def test_another_policy_may_choose_for_comparison():
+    # DRFA gives the free GPU to the job that is the shortest there, and the slot to what is left.
+    at = World(node(0), policy="drfa", slots_per_gpu=4.0)
+    at.declare(job("long", 100, 5000))
+    at.declare(job("long", 100, 5000), job("bad-on-cores", 10, 5000), job("good-on-cores", 20, 30))
+    assert at.sides() == {"long": "gpu", "good-on-cores": "cores"}
+    notes = {entry.leased.claim[1]: entry.leased.note for entry in at.world.state.ledger.leases.values()}
+    assert notes["good-on-cores"] == "on a slot of cores, by drfa"
+    # AlloX would have the second job wait for the GPU.
+    at.declare(job("bad-on-cores", 10, 5000), job("waits", 20, 5000))
+    assert at.sides() == {"bad-on-cores": "gpu", "waits": "cores"}
+
+
+@pytest.mark.parametrize(("slots_per_gpu", "started"), [(4.0, "bob-1"), (0.5, "ann-1")])
+def test_drfa_counts_a_gpu_as_so_many_slots_between_users(slots_per_gpu, started):
+    at = World(node(0, vcores=9), policy="drfa", slots_per_gpu=slots_per_gpu)
+    apps = {user: at.world.arrive(user) for user in ("bob", "carol")} | {"ann": at.app}
+
+    def declare(user, *jobs):
+        at.world.take(JobsDeclared(apps[user], jobs), 0.01)
+
+    of_ann, of_bob = job("ann-0", 100, tenant="ann"), job("bob-0", None, 100, tenant="bob")
+    declare("ann", of_ann)
+    declare("bob", of_bob)
+    declare("carol", job("carol-0", None, 100, tenant="carol"))
+    declare("ann", of_ann, job("ann-1", None, 100, tenant="ann"))
+    declare("bob", of_bob, job("bob-1", None, 100, tenant="bob"))
+    assert at.sides().keys() == {"ann-0", "bob-0", "carol-0"}
+    declare("carol")
+    assert at.sides().keys() == {"ann-0", "bob-0", started}
 
 
 def test_jobs_of_a_lost_node_start_elsewhere():
@@ -301,6 +353,7 @@ def test_a_user_who_waits_for_too_long_comes_first_at_any_alpha():
         ("alpha", 1.5),
         ("unknown_s", 0),
         ("retry_s", -1),
+        ("slots_per_gpu", 0),
     ],
 )
 def test_bad_settings_are_refused(field, value):

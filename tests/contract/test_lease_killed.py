@@ -34,7 +34,8 @@ def test_an_arbiter_killed_in_any_phase_completes_each_round_once(process):
 
     def phase():
         state = process.auction()
-        return state.round.phase if state is not None and state.round is not None else None
+        now = None if state is None else state.allocated.round
+        return None if now is None else now.phase
 
     process.start()
     ann = process.register("ann", process.manager)
@@ -74,6 +75,34 @@ def test_an_arbiter_killed_in_any_phase_completes_each_round_once(process):
         ids = [one.id for one in sent(decided, kind)]
         assert len(ids) == len(set(ids)) + repeats, "issued again under the same id"
     assert [one.app for one in sent(decided, LeaseEnded)] == [ann.app] * 2
+
+
+def test_an_arbiter_that_is_started_on_the_folder_of_an_earlier_version_adopts_its_leases(process):
+    process.start("earlier")
+    ann = process.register("ann", process.manager)
+    eventually(lambda: ann.ids("ask"), "ann is asked")
+    ann.say("lease.estimate", round=1, rho=3.0)
+    eventually(lambda: ann.ids("offer"), "ann is offered GPUs")
+    ann.say("lease.bid", round=1, rho=3.0, rows=[TWO])
+    eventually(lambda: ann.ids("grant"), "the round ends")
+    before = leases_of(ann)
+    process.kill_and_start()
+    assert leases_of(ann) == before
+    assert len(before) == 2
+    assert process.replayed().state.pool_states["gpu"].controller == "ledger"
+    ann.say("lease.release", lease=before[0].id)
+    eventually(lambda: ann.ids("lease_ended"), "the lease ends")
+    eventually(lambda: len(ann.ids("ask")) == 2, "its GPUs are offered again")
+    process.close()
+    ann.close()
+    decided = check_agreement(process.journal).history
+    assert check_leases(decided) == 4
+    assert [one.lease for one in sent(decided, LeaseEnded)] == [before[0].id]
+
+
+def leases_of(follower):
+    """Without their ends, in the wall time of a process."""
+    return [lease.model_copy(update={"until": None}) for lease in follower.client.get_leases(follower.app).leases]
 
 
 def test_bids_are_sealed_and_their_errors_clear(process):

@@ -3,6 +3,7 @@
 import contextlib
 import getpass
 import importlib.metadata
+import json
 import os
 import shutil
 import signal
@@ -15,9 +16,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+import themis_agent
 from tests.eventually import eventually
 from tests.leased.lab import Lab
 from themis_agent.local.folder import Folder
+from themis_agent.space import choice
 from themis_agent.submitting import applications, packages, recent
 from themis_agent.submitting.search import Search, state_of
 from themis_agent.yarn import submission
@@ -136,9 +139,58 @@ def test_a_search_outlives_the_environment_that_submitted_it(lab, tmp_path, monk
     started = folder.root.glob("trials/*/epoch-*/launcher-*.json")
     assert [path for path in started if path.stat().st_mtime > gone], "no trial was started after it was gone"
     assert app in [one.id for one in applications.searches(manager)]
-    assert lab.replayed().state.pool_states["gpu"].state.round_number >= 2
+    assert lab.replayed().state.pool_states["gpu"].state.allocated.round_number >= 2
     written = submission.read(folder.root).model_dump_json()
     assert str(environment.folder) not in written and sys.prefix not in written
+
+
+def test_a_function_that_was_submitted_goes_on_after_kill_9(lab, tmp_path, monkeypatch):
+    store, executed, steps = tmp_path / "store", str(tmp_path / "executed"), 16
+    store.mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "token").write_text(lab.arbiter.admin().issue_token(getpass.getuser()).token)
+
+    def train(parameters):
+        from themis_agent import trial
+
+        found = trial.newest_checkpoint()
+        step = int((found / "step").read_text()) if found else 0
+        while step < steps and not trial.should_stop():
+            time.sleep(0.5)
+            step += 1
+            with Path(executed).open("a") as log:
+                log.write(f"{parameters['rate']} {step}\n")
+            with trial.save_checkpoint(step) as directory:
+                (directory / "step").write_text(str(step))
+            trial.report(step, (1 - parameters["rate"]) ** step)
+
+    has_interpreter = shutil.which(packages.interpreter()) is not None
+    search = themis_agent.submit(
+        train,
+        space={"rate": choice(0.2, 0.8)},
+        sampler="grid",
+        algorithm="plain",
+        max_steps=steps,
+        memory_mb=1400,
+        grace_s=5,
+        environment={} if has_interpreter else {"python": sys._base_executable},
+        checkpoint=store.as_uri(),
+        rm=lab.cluster.rm_url,
+        arbiter=lab.arbiter.url,
+        token_file=tmp_path / "token",
+    )
+    folder = Folder(store / "train")
+    eventually(lambda: has_reports(folder), "trials train", 60)
+    address = folder.address.read_text()
+    os.kill(running("themis_agent.trial.launcher", folder), signal.SIGKILL)
+    os.kill(running("themis_agent.yarn.main", folder), signal.SIGKILL)
+    result = search.wait(120)
+    assert result.succeeded, result.reason
+    assert folder.address.read_text() != address, "the first attempt went on"
+    assert (folder.state().best.step, json.loads(folder.state().best.parameters)) == (steps, {"rate": 0.8})
+    found = [tuple(map(float, line.split())) for line in Path(executed).read_text().splitlines()]
+    assert set(found) == {(rate, float(step)) for rate in (0.2, 0.8) for step in range(1, steps + 1)}
+    assert len(found) <= 2 * steps + 1, "more than one step of the killed trial was executed again"
 
 
 def has_reports(folder):

@@ -191,17 +191,18 @@ class Lab:
         kept = state.pool_states.get("gpu")
         if kept is None:
             return 0, None
-        if kept.state.round is not None:
-            return kept.state.round_number, kept.state.round.phase
-        leased, leases = Counter(), kept.state.leases.values()
+        rounds = kept.state.allocated
+        if rounds.round is not None:
+            return rounds.round_number, rounds.round.phase
+        leased, leases = Counter(), kept.state.ledger.leases.values()
         for one in leases:
-            leased[one.lease.app] += len(one.gpus)
+            leased[one.app] += len(one.gpus)
         used = {app: sum(one.held[GPU] for one in on) for app, on in state.cluster.use.items()}
-        if any(one.leaving for one in leases):
+        if any(one.leased.leaving for one in leases):
             phase = "revoking"
         else:
             phase = "granting" if any(used.get(app, 0) < gpus for app, gpus in leased.items()) else "leased"
-        return kept.state.round_number, phase
+        return rounds.round_number, phase
 
     def until(self, number, phase):
         """Wait until the pool is there."""
@@ -210,7 +211,7 @@ class Lab:
     def members(self):
         """How many applications take part in the rounds."""
         kept = self.replayed().state.pool_states.get("gpu")
-        return len(kept.state.members) if kept is not None else 0
+        return len(kept.state.allocated.members) if kept is not None else 0
 
     @contextmanager
     def frozen(self, number, phase):

@@ -11,7 +11,7 @@ from tests.auction_rounds import bid, count, fits, lies, machine, problem, rando
 from yarn_plugin.decide.mechanisms.partial_allocation import allocate
 from yarn_plugin.drive.training_runs import TrainingRun, simulate
 from yarn_plugin.model.gpus import Slowdown
-from yarn_plugin.simulation.leasing.outcome import figures
+from yarn_plugin.simulation.figures import training_figures
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob, TrainingWorkload
 from yarn_plugin.simulation.training.cluster import TrainingCluster
 
@@ -103,4 +103,4 @@ def test_rounds_recover_the_sharing_incentive():
     cluster = TrainingCluster((machine("m"),))
     for f in (0.0, 0.8):
         outcome = simulate(TrainingRun("themis", 0, TrainingWorkload(apps), cluster, f=f)).outcome
-        assert figures(outcome).max_rho_app < 1.05
+        assert training_figures(outcome).max_rho_app < 1.05

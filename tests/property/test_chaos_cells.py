@@ -1,4 +1,4 @@
-"""Virtual clusters on a cluster that breaks by a seed: worlds of `python -m tests.chaos --cells`."""
+"""Virtual clusters on a cluster that breaks by a seed: worlds of `python -m tests.chaos --world cells`."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def play_all(seeds):
     reached = set()
     for seed in seeds:
         world, problem = play(seed, replays=seed % 20 == 0, kind=CellsWorld)
-        assert problem is None, f"seed {seed}: {problem}; see python -m tests.chaos --cells --trace {seed}"
+        assert problem is None, f"seed {seed}: {problem}; see python -m tests.chaos --world cells --trace {seed}"
         reached |= world.reached
     assert reached >= set(RARE), f"never reached: {set(RARE) - reached}"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from tests.eventually import eventually
+from tests.integration.sleepers import Sleepers
 from tests.leased.intervals import Interval, overlaps
 from themis_agent.app_file import read
 from themis_agent.live import recorded
@@ -42,18 +43,20 @@ def app(name, step_s, executed, more="", **fields):
 
 
 class Submitted:
-    """A search on YARN. `lab`: a `tests.leased.lab.Lab`, with its arbiter."""
+    """A search on YARN. `lab`: a `tests.leased.lab.Lab`, with its arbiter. `user`: whose; by default, ours."""
 
-    def __init__(self, lab, folder, searched, attempts=4):
+    def __init__(self, lab, folder, searched, attempts=4, user=None):
         self.lab, self.app, self.folder = lab, searched, Folder(folder)
+        self._yarn = Sleepers(lab.cluster.rm_url, user) if user else lab.sleepers
         environment = {"PYTHONPATH": str(ROOT), "HADOOP_CONF_DIR": str(lab.cluster.conf_dir)}
         self.folder.begin(searched, folder)
         self.yarn_app = self._new_application()
         self._submit(environment, attempts)
-        token = lab.arbiter.admin().issue_token(getpass.getuser()).token
+        token = lab.arbiter.admin().issue_token(user or getpass.getuser()).token
         request = wire.Register(name=searched.name, request_id=self.yarn_app, pool="gpu", yarn_app=self.yarn_app)
         client = ArbiterClient(lab.arbiter.url, token)
         registered = eventually(lambda: self._registered(client, request), "the arbiter has seen the application")
+        self.arbiter_app = registered.app
         if jobs := searched.declared_jobs:
             client.declare_jobs(registered.app, jobs)
         files.write_private(folder / submission.ARBITER_TOKEN, registered.token)
@@ -62,7 +65,12 @@ class Submitted:
             Submission(
                 yarn_app=self.yarn_app,
                 resource_manager=lab.cluster.rm_url,
-                arbiter=ArbiterAccess(url=lab.arbiter.url, app=registered.app),
+                arbiter=ArbiterAccess(
+                    url=lab.arbiter.url,
+                    app=registered.app,
+                    pool=registered.pool,
+                    recovery_token=registered.recovery_token,
+                ),
                 python=sys.executable,
                 container=ContainerSize(memory_mb=1400),
                 environment=environment,
@@ -77,7 +85,7 @@ class Submitted:
             return None
 
     def _new_application(self):
-        made = self.lab.sleepers.session.post(f"{self.lab.sleepers.url}/apps/new-application", timeout=20).json()
+        made = self._yarn.session.post(f"{self._yarn.url}/apps/new-application", timeout=20).json()
         return made.get("application-id") or next(iter(made.values()))["application-id"]
 
     def _submit(self, environment, attempts):
@@ -98,7 +106,7 @@ class Submitted:
             },
             "resource": {"memory": 512, "vCores": 1},
         }
-        answer = self.lab.sleepers.session.post(f"{self.lab.sleepers.url}/apps", json=body, timeout=20)
+        answer = self._yarn.session.post(f"{self._yarn.url}/apps", json=body, timeout=20)
         assert answer.status_code == 202, answer.text
 
     # What it does.

@@ -1,4 +1,5 @@
-"""The arbiter with the toys, as a process: `python -m tests.toys.arbiter RM STATE LISTEN CONFIG`."""
+"""The arbiter with the toys, as a process: `python -m tests.toys.arbiter RM STATE LISTEN CONFIG`; with `earlier`
+after it, its lease pools are led by the lease controller, as those of earlier versions."""
 
 import logging
 import sys
@@ -11,6 +12,8 @@ from yarn_plugin.serving.address import parse_listen
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    rm, state, listen, file = sys.argv[1:]
+    rm, state, listen, file, *version = sys.argv[1:]
+    if version == ["earlier"]:
+        config.on_ledger = lambda settings: settings
     serve([rm], config.load(Path(file), TOYS), parse_listen(listen, None, None, 8780, "tokens"), Path(state),
           lambda url, token: None, registry=TOYS, registry_at="tests.toys.registry:TOYS")  # fmt: skip

@@ -47,11 +47,12 @@ class Process:
     def journal(self):
         return self.state / "journal"
 
-    def start(self):
+    def start(self, *version):
+        """`version`: "earlier", see `arbiter`."""
         listen = self.url.removeprefix("http://") if self.url else "127.0.0.1:0"
         address = self.state / "arbiter.json"
         address.unlink(missing_ok=True)
-        words = [self.rm_url, self.state, listen, self.folder / "arbiter.toml"]
+        words = [self.rm_url, self.state, listen, self.folder / "arbiter.toml", *version]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen([sys.executable, "-m", "tests.toys.arbiter", *map(str, words)],
                                             stdout=log, stderr=log, cwd=Path(__file__).parents[2])  # fmt: skip

@@ -9,13 +9,14 @@ from tests.small_cells import in_prod
 from tests.toys.registry import TOYS
 from tests.toys.stage import Simulated
 from yarn_plugin.api.missed_bids import MissedBid, missed_bids
-from yarn_plugin.decide.allocators.auction import Auction, _Last
+from yarn_plugin.decide.allocators.auction import Auction, AuctionSettings, _Last
 from yarn_plugin.decide.allocators.happenings import Answer, Changed
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import Configured, Deregistered, JobsDeclared, ManagerLost, ManagerReached
 from yarn_plugin.decide.leases.book import LeasesSeen
 from yarn_plugin.decide.leases.occupancy import Occupancy
+from yarn_plugin.decide.leases.settings import RULES
 from yarn_plugin.decide.pools.commands import Ask, CancelRevoke, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.ledger import _Known, cells_of_pool
 from yarn_plugin.drive.replay import rerun_records
@@ -47,6 +48,12 @@ def test_a_round_asks_offers_solves_and_places_and_the_end_of_a_lease_opens_the_
     world.wait(30.0)
     assert [message.app for message in world.sent(LeaseEnded)] == [a]
     assert world.held() == {b: {"n1/0", "n1/1"}}
+
+
+@pytest.mark.parametrize(("rules", "grace_s"), [(4, 30.0), (RULES, 4.0)])
+def test_rounds_count_with_the_grace_period_of_their_pool(rules, grace_s):
+    """By earlier rules, with 30 s: results that came late took from the grace period of a shorter one."""
+    assert AuctionSettings().of_rounds(1, rules, 4.0).grace_s == grace_s
 
 
 def test_who_wins_back_what_it_held_is_not_disturbed():

@@ -6,8 +6,9 @@ import pytest
 
 from tests.toys.allocators import InTurnSettings
 from tests.toys.registry import TOYS
+from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.arbiter import BUILT_IN
-from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
+from yarn_plugin.decide.leases.settings import RECORDS_S, RULES, LedgerSettings
 from yarn_plugin.drive.config import ArbiterConfig, load
 from yarn_plugin.toml_files import FileError
 
@@ -138,6 +139,9 @@ def test_pools_are_configured_by_the_present_rules_which_a_file_cannot_set(tmp_p
     path.write_text(LEASED)
     (pool,) = load(path).pools
     assert pool.parameters.rules == RULES
+    path.write_text(f"{LEDGER}allocator = 'fifo'")
+    (pool,) = load(path).pools
+    assert pool.parameters.rules == RULES
     refused = refusal(tmp_path, f"{LEASED}[pools.parameters]\nrules = 1\n")
     assert refused.startswith("pools.gpu.parameters")
     assert "rules: controller 'lease' has no such parameter" in refused
@@ -170,8 +174,24 @@ def test_a_pool_names_its_allocator_and_its_settings(tmp_path):
     path.write_text(f'{LEDGER}allocator = "toy-in-turn"\ngrace_s = 5.0\n[pools.parameters.settings]\nlease_s = 60.0')
     (pool,) = load(path, TOYS).pools
     assert pool.pool().parameters == LedgerSettings(
-        "toy-in-turn", InTurnSettings(lease_s=60.0), grace_s=5.0, rules=RULES
+        "toy-in-turn", InTurnSettings(lease_s=60.0), grace_s=5.0, rules=RULES, adopts_leases=True, records_s=RECORDS_S
     )
+
+
+def test_lease_is_short_for_the_ledger_with_the_auction(tmp_path):
+    path = tmp_path / "arbiter.toml"
+    path.write_text(f"{LEASED}[pools.parameters]\nf = 0.5\npolicy = 'tiresias'\ngrace_s = 5\nnodes = ['n1']\n")
+    (section,) = load(path).pools
+    expected = LedgerSettings(
+        "themis",
+        AuctionSettings(policy="tiresias", f=0.5),
+        grace_s=5.0,
+        nodes=("n1",),
+        rules=RULES,
+        adopts_leases=True,
+        records_s=RECORDS_S,
+    )
+    assert (section.pool().controller, section.pool().parameters) == ("ledger", expected)
 
 
 def test_a_ledger_and_an_auction_may_not_lease_the_same_gpus(tmp_path):

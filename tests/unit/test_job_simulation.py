@@ -13,9 +13,10 @@ from yarn_plugin.drive.registry import installed
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.model.share import Demand
+from yarn_plugin.simulation.figures import job_figures
 from yarn_plugin.simulation.jobs.job import Job, gang_of
-from yarn_plugin.simulation.jobs.outcome import Spread, figures
 from yarn_plugin.simulation.jobs.virtual_clusters import by_gpu_time, gpus_of, private_clusters, whole_nodes
+from yarn_plugin.simulation.over_time import Spread
 
 REGISTRY = installed()
 DATA = Path(__file__).parents[1] / "data" / "simulation"
@@ -107,7 +108,7 @@ def test_opportunistic_jobs_do_not_fragment_until_they_are_promoted():
 def test_how_much_longer_than_in_a_private_cluster_counts_from_a_minute_on():
     nodes = whole_nodes({"a": 1, "b": 1})
     private, quota = (simulate_cells(policy, REGISTRY, nodes, FRAGMENTED, "fifo") for policy in ("private", "quota"))
-    its = figures(quota.jobs, {one.number: one for one in private.jobs})
+    its = job_figures(quota.jobs, {one.number: one for one in private.jobs})
     assert (its.jobs, its.later, its.later_s, its.worst_later_s) == (4, 1, 7810.0, 7810.0)
     assert 0 < quota.utilisation < 1
 

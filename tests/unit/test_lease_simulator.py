@@ -38,7 +38,7 @@ def goal(job, iterations, iteration_s=1.0, max_gpus=2, **profile):
 
 
 def ends(outcome):
-    return {job.job: job.ended_at for job in outcome.jobs}
+    return {job.name: job.ended_at for job in outcome.jobs}
 
 
 def test_two_apps_on_four_gpus():
@@ -81,7 +81,7 @@ def test_gpus_are_divided_among_jobs():
     )
     # Two GPUs: a3 starts when a2 has ended, and a1 goes on where it runs.
     assert ends(outcome) == {"a1": 100.0, "a2": 60.0, "a3": 90.0}
-    assert {job.job: job.moves for job in outcome.jobs} == {"a1": 0, "a2": 0, "a3": 0}
+    assert {job.name: job.moves for job in outcome.jobs} == {"a1": 0, "a2": 0, "a3": 0}
 
 
 def test_a_moved_job_restores_its_checkpoint():

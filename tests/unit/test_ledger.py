@@ -38,7 +38,7 @@ from yarn_plugin.decide.allocators.plan import (
 )
 from yarn_plugin.decide.commands import ListContainers, SignalContainers
 from yarn_plugin.decide.events import Configured, ContainersListed, NodesChanged, NodeUseChanged, Superseded
-from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.pools import commands
 from yarn_plugin.decide.pools.commands import CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
 from yarn_plugin.decide.pools.lease.derived import Inventories
@@ -319,6 +319,15 @@ def test_a_lease_goes_on_until_the_one_that_replaces_it_starts(world):
     assert world.entry("k").leased.phase == "held"
 
 
+def test_what_a_withdrawn_lease_was_to_replace_keeps_its_cells(world):
+    world.place("k", world.a, "n1/0")
+    world.place("m", world.b, "n2/0")
+    world.plan(drop=(Drop("m", BECAUSE),), place=(Place("l", (world.a, ""), holdings("n1/0", "n2/0"), replaces="k"),))
+    with pytest.raises(SkippedInputError, match="place 'n': n1/0: it, or a cell that contains it, is held as a whole"):
+        world.place("n", world.a, "n1/0", replaces="l")
+    assert world.leases() == {world.a: ["n1/0"], world.b: ["n2/0"]}
+
+
 def test_without_a_grace_period_what_is_replaced_ends_at_once():
     world = World.start(grace_s=0.0)
     world.place("k", world.a, "n1/0", "n1/1")
@@ -345,6 +354,18 @@ def test_an_allocator_is_told_before_a_lease_ends_and_it_lapses_unless_it_is_kep
     assert (revoke.app, revoke.cause, revoke.by) == (world.a, LeaseLapsed(), until + 33.0)
     world.wait(30.0)
     assert world.leases() == {world.b: ["n1/1"]}
+
+
+@pytest.mark.parametrize(("rules", "told"), [(4, []), (RULES, [Expiring(("k", "l"))])])
+def test_a_lease_that_ends_soon_when_it_is_placed_hides_no_other_end(rules, told):
+    """By earlier rules it did, until something else happened."""
+    world = World.start(notice_s=10.0, overtime_s=1000.0, rules=rules)
+    now = world.stage.clock.time
+    world.place("k", world.a, "n1/0", until=now + 100.0)
+    world.place("l", world.b, "n1/1", until=now + 5.0)
+    world.hear()
+    world.wait(95.0)
+    assert sorted(key for one in world.hear() for key in one.keys) == [key for one in told for key in one.keys]
 
 
 def test_a_lease_ends_when_yarn_no_longer_lists_its_containers(world):
@@ -419,6 +440,26 @@ def test_what_ran_on_a_lease_goes_on_on_the_one_that_replaced_it():
     listed(world, world.a, world.stage.clock.time, "c1")
     assert world.leases() == {world.a: ["n1/0"]}
     assert not [one for step in world.stage.decided for one in step.commands if isinstance(one, SignalContainers)]
+
+
+@pytest.mark.parametrize(("rules", "signalled"), [(4, {"c1", "c2"}), (RULES, {"c1"})])
+def test_what_is_to_be_vacated_on_another_node_signals_no_container_within_a_lease(rules, signalled):
+    """By earlier rules it did: what ran before on a GPU that is leased since."""
+    world = World.start(rules=rules)
+
+    def run():
+        found = (Container(name, f"{host}:8041", Resources.of({VCORES: 1, GPU: 1}), False)
+                 for name, host in (("c1", "n1"), ("c2", "n2")))  # fmt: skip
+        world.take(ContainersListed(world.a, tuple(found), world.stage.clock.time), 0.01)
+
+    world.place("k", world.a, "n1/0")
+    run()
+    world.plan(drop=(Drop("k", BECAUSE),), place=(Place("l", (world.a, ""), holdings("n2/0")),))
+    for _ in range(2):
+        world.wait(31.0)
+        run()
+    signals = [one for step in world.stage.decided for one in step.commands if isinstance(one, SignalContainers)]
+    assert {name for one in signals for name in one.containers} == signalled
 
 
 @pytest.mark.parametrize("rules", [2, 3])

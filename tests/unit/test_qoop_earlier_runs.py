@@ -7,6 +7,7 @@ import pytest
 
 from qoop.as_written.causes import WrittenBefore
 from qoop.estimate.guard import Guard
+from qoop.estimate.speed import Line
 from qoop.plans.plan import AS_WRITTEN, StageName
 from qoop.replan.causes import PlansMade
 from qoop.replan.decision import Decision
@@ -78,6 +79,16 @@ def test_a_run_is_known_to_the_next_one(earlier, record):
     assert known.findings.tried == (("staged",),)
     assert known.measured["s1"].seconds == 10.5, "with planning"
     assert [(run.planned, run.cold) for run in record.past.runs] == [(True, True), (True, False)]
+
+
+def test_what_was_expected_is_kept_at_nominal_speed(record):
+    known = EarlierRuns(Guard(), RunsHere(), 7, 4.0, is_fixed=True, line=Line(2.0, 5.0))
+    known.consult(record, True)
+    for _ in range(2):
+        known.add(replace(STAGES, factor=6.0), True)
+    assert [run.expected for run in record.past.runs] == [0.5, 0.5], "3 s at a sixth of the speed"
+    known.consult(record, True)
+    assert known.measured["s1"].error == pytest.approx(10.0 / (2.0 + 5.0 * 0.5), rel=0.1)
 
 
 def test_beside_other_jobs_only_rows_are_known(earlier, record):

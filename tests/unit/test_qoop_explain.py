@@ -3,12 +3,21 @@
 import json
 import re
 
+import platformdirs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from qoop import planner
 from qoop.cli import cli
 from qoop.engine import versions
+from qoop.estimate.cost import CostModel
+from qoop.estimate.speed import COLD_FACTOR, NOMINAL, Line, TimedRun
+from qoop.parsing.statement import parse_statement
+from qoop.plans.candidates import CutPolicy
+from qoop.replan.decision import Progress, Rules, evaluate
+from qoop.run.machine_speed import add_run
+from qoop.tables.folder import FolderCatalogue
 from yarn_plugin import console
 
 SALES, OTHERS = 400_000, 200_000
@@ -150,3 +159,31 @@ def test_a_table_that_is_not_parquet_is_one_line(tmp_path, capsys):
     assert console.run(cli, "qoop", ["explain", "--tables", str(tmp_path), "-e", "SELECT * FROM t"]) == 1
     said = capsys.readouterr().err
     assert (said.count("\n"), said.startswith("qoop: table 't': ")) == (1, True)
+
+
+def test_seconds_are_those_of_a_new_application_on_this_machine(tables, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
+    figures = tmp_path / "figures.json"
+
+    def explained():
+        assert explain("--tables", tables, "--shares", "1,2", "--json", str(figures), "-e", QUERY) == 0
+        return [seconds for plan in json.loads(figures.read_text())["plans"] for seconds in plan["seconds"]]
+
+    nominal = explained()
+    assert "at nominal speed" in capsys.readouterr().out
+    add_run(TimedRun(1.0, 24.0, cold=True))
+    assert explained() == pytest.approx([20.0 + COLD_FACTOR * one for one in nominal])
+    assert "as 1 run of planned queries showed, 20.0 s of them until Spark is warm" in capsys.readouterr().out
+
+
+def test_a_query_takes_as_long_as_its_best_plan_is_expected_to_on_this_machine(tables):
+    catalogue = FolderCatalogue(tables)
+    planned = planner.plan(parse_statement(QUERY), catalogue, catalogue.statistics, CutPolicy(), CostModel())
+
+    def seconds(of):
+        return [one.seconds for one in evaluate(of.plans, of.estimator, Progress(frozenset(), {}), 2.0, Rules())]
+
+    slower, factor = planned.at_speed(Line(20.0, 4.0), 2.0)
+    assert seconds(slower) == pytest.approx([factor * one for one in seconds(planned)])
+    assert min(seconds(slower)) == pytest.approx(20.0 + 4.0 * min(seconds(planned)), rel=0.3)
+    assert planned.at_speed(NOMINAL, 2.0) == (planned, 1.0)

@@ -66,6 +66,22 @@ def test_a_query_whose_process_has_vanished_was_killed(place):
     assert [one.state for one in read_statuses()] == ["killed"]
 
 
+@pytest.mark.parametrize(
+    ("code", "goes_on", "state"), [(0, False, "done"), (0, True, "submitted"), (143, True, "submitted")]
+)
+def test_a_query_in_the_cluster_may_outlive_what_submitted_it(place, code, goes_on, state):
+    with kept_status("SELECT 1", "nightly", in_cluster=True) as status:
+        status.left(code, goes_on)
+    assert [(one.name, one.state) for one in read_statuses()] == [("nightly", state)]
+
+
+def test_nobody_knows_how_a_query_in_the_cluster_ended_whose_submission_was_killed(place):
+    StatusFile("nightly", "SELECT 1", in_cluster=True)
+    [file] = place.glob("*.json")
+    file.write_text(file.read_text().replace('"process_began":', '"process_began":1'))
+    assert [one.state for one in read_statuses()] == ["submitted"]
+
+
 def test_queries_of_one_process_that_begin_at_once_are_told_apart(place):
     clock = lambda: 1_700_000_000.0  # noqa: E731 - two begin in the same instant
     StatusFile("shell", "SELECT 1", clock).done(DONE)

@@ -1,13 +1,16 @@
 """Options of `qoop submit`: ours, Spark's, and what is rejected before Spark is started."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from qoop.cli import cli
+from qoop.run.query_status import read_statuses
 from qoop.submit import command, job
 from yarn_plugin import console
 
@@ -282,7 +285,8 @@ def test_help_explains_itself(capsys):
         assert needed in shown
 
 
-def test_a_query_in_the_cluster_has_its_name_there(spark_home):
+def test_a_query_in_the_cluster_has_its_name_there_and_a_status_here(spark_home, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(platformdirs, "user_state_dir", lambda name: str(tmp_path / name))
     words = (
         *CLUSTER,
         "--output",
@@ -298,6 +302,12 @@ def test_a_query_in_the_cluster_has_its_name_there(spark_home):
     submit(*words, "-e", "SELECT 1")
     argv = recorded(spark_home)["argv"]
     assert argv[argv.index("--name") + 1] == "nightly"
+    assert [(one.name, one.state, one.error) for one in read_statuses()] == [
+        ("nightly", "failed", "spark-submit ended with exit code 7")
+    ]
+    capsys.readouterr()
+    assert console.run(cli, "qoop", ["status"]) == 0
+    assert re.search(r"^nightly .* failed +- +in the cluster ", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_file_beside_e_is_refused(spark_home, capsys):

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -72,6 +73,15 @@ def test_a_wrong_estimate_chooses_the_wrong_side_and_takes_the_true_time():
         assert (one.alternative, one.completion_s) == (0, 100.0)
 
 
+@pytest.mark.parametrize(("sides", "mean_s"), [({GPU: 1, VCORES: 1, MEMORY: 8192}, 150.0),
+                                              ({VCORES: 8, MEMORY: 8192}, 450.0)])  # fmt: skip
+@pytest.mark.parametrize("policy", SIDE_POLICIES)
+def test_jobs_run_on_the_other_side_where_no_node_has_room_for_a_slot_or_a_gpu(policy, sides, mean_s):
+    jobs = [job(0, "ann", 0, 100.0, 300.0), job(1, "ann", 0, 100.0, 300.0)]
+    outcome = simulate_sides(policy, installed(), [Node("n:1", "/r", Resources.of(sides))], jobs, 1.0)
+    assert fmean(one.completion_s for one in outcome.jobs) == mean_s
+
+
 @pytest.fixture
 def simulate(tmp_path, capsys):
     def simulated(*arguments):
@@ -110,6 +120,7 @@ def test_samples_and_the_barrier_are_options(simulate):
         (("--policy", "drf"), "--policy 'drf': choose one of allox, allox_plus, bf, drfa, drff, drfs, es, jsq_plus"),
         (("--sample-share", "1.5"), "--sample-share"),
         (("--barrier",), "--barrier: must be left out without --sample-share: no job is sampled"),
+        (("--cluster", DATA / "no_room.toml"), "must have a GPU, or room for a slot of 8 vcores and 4096 MB"),
     ],
 )
 def test_bad_input_is_named_in_one_line(simulate, arguments, error):

@@ -11,8 +11,8 @@ from yarn_plugin.cli import cli
 from yarn_plugin.drive.training_runs import TrainingRun, simulate, simulate_all
 from yarn_plugin.model.gpus import Machine, Slot, Slowdown
 from yarn_plugin.model.loss import SublinearLoss
+from yarn_plugin.simulation.figures import training_figures
 from yarn_plugin.simulation.leasing.application import Beliefs, JobProgress, installed_kind
-from yarn_plugin.simulation.leasing.outcome import figures
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob, TrainingWorkload
 from yarn_plugin.simulation.training.cluster import TrainingCluster
 
@@ -38,7 +38,7 @@ def run(policy, *apps, cluster=FOUR_GPUS, lease_s=100.0, **options):
 
 
 def ends(outcome):
-    return {f"{one.group}/{one.job}": one.ended_at for one in outcome.jobs}
+    return {f"{one.group}/{one.name}": one.ended_at for one in outcome.jobs}
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -46,7 +46,7 @@ def test_an_app_alone_gets_all_that_it_can_use(policy):
     outcome = run(policy, app("a", 10.0, job("1", 1000.0)))
     assert ends(outcome) == pytest.approx({"a/1": 260.0}, abs=0.5)
     assert outcome.gpu_s == pytest.approx(1000.0, abs=1)
-    its = figures(outcome)
+    its = training_figures(outcome)
     assert (its.max_rho, its.max_rho_app, its.placement_score) == pytest.approx((1.0, 1.0, 1.0), abs=0.01)
 
 
@@ -112,7 +112,7 @@ def test_arrivals_and_freed_gpus_within_the_window_share_a_round(window_s, round
 def test_a_job_of_several_gpus_is_kept_together():
     sensitive = job("1", 400.0, slowdown=Slowdown(1.0, 4.0, 4.0))
     outcome = run("themis", app("a", 0.0, sensitive), app("b", 0.0, sensitive), cluster=TWO_MACHINES)
-    assert figures(outcome).placement_score == pytest.approx(1.0)
+    assert training_figures(outcome).placement_score == pytest.approx(1.0)
     assert ends(outcome) == pytest.approx({"a/1": 100.0, "b/1": 100.0}, abs=1)
 
 
@@ -139,7 +139,7 @@ def test_gpus_are_conserved_and_everything_ends(policy, bidders):
     for one in outcome.jobs:
         assert one.busy_gpu_s >= one.iterations_s - 1e-6
         assert one.gpu_s >= one.busy_gpu_s - 1e-6
-        assert one.iterations_s == pytest.approx(work[one.group, one.job])
+        assert one.iterations_s == pytest.approx(work[one.group, one.name])
     free_at = {}
     for one in sorted(outcome.holdings, key=lambda one: one.start):
         assert one.start >= free_at.get(one.gpu, 0.0) - 1e-9
@@ -173,10 +173,10 @@ def test_successive_halving_stops_the_worse_half():
     steep = SublinearLoss(0.0, 3.0, 1.0, 0.0)
     jobs = (job("1", 1e9, 1), replace(job("2", 1e9, 1), loss=steep), job("3", 1e9, 1), job("4", 1e9, 1))
     outcome = run("themis", app("a", 0.0, *jobs, search="successive_halving", phases=(10.0, 20.0, 30.0)))
-    done = {one.job: one.iterations_s for one in outcome.jobs}
+    done = {one.name: one.iterations_s for one in outcome.jobs}
     # All lose alike but 2; of equal ones the first by id go on.
     assert done == pytest.approx({"1": 30.0, "2": 60.0, "3": 10.0, "4": 10.0})
-    assert {one.job: round(one.ended_at) for one in outcome.jobs} == {"1": 30, "2": 60, "3": 10, "4": 10}
+    assert {one.name: round(one.ended_at) for one in outcome.jobs} == {"1": 30, "2": 60, "3": 10, "4": 10}
 
 
 def test_jobs_of_a_doubling_search_use_all_gpus_in_every_phase():

@@ -48,14 +48,14 @@ def test_a_cell_that_is_too_long_is_refused(tmp_path):
 
 
 def outcome(ended_at, *usage):
-    return Outcome((), ("batch",), usage, 0, 0, 0, 0, ended_at)
+    return Outcome((), ended_at, groups=("batch",), usage=usage)
 
 
 def test_resources_used_until_the_end_count():
     run = outcome(100.0, Usage(0.0, (0.0,)), Usage(20.0, (0.5,)))
-    assert run.utilisation() == pytest.approx(0.4)
-    assert outcome(100.0).utilisation() == 0.0
-    assert outcome(0.0, Usage(0.0, (0.5,))).utilisation() == 0.0
+    assert run.utilisation == pytest.approx(0.4)
+    assert outcome(100.0).utilisation == 0.0
+    assert outcome(0.0, Usage(0.0, (0.5,))).utilisation == 0.0
 
 
 @pytest.mark.parametrize(

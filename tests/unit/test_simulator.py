@@ -51,16 +51,16 @@ def run(tmp_path, *applications, **more):
 
 def test_an_application_alone_ends_when_its_work_is_done(tmp_path):
     outcome, _ = run(tmp_path, {"arrival_s": 10})
-    (one,) = outcome.apps
+    (one,) = outcome.jobs
     # A second to submit, one to the next heartbeat for the master, one for its containers.
     assert one.started_at == pytest.approx(12.0)
-    assert one.finished_at == pytest.approx(13.0 + 400 / 16)
+    assert one.ended_at == pytest.approx(13.0 + 400 / 16)
     assert one.alone_s == 400 / 16
 
 
 def test_two_applications_share_once_the_second_is_notified(tmp_path):
     outcome, _ = run(tmp_path, {}, {"arrival_s": 5})
-    first, second = outcome.apps
+    first, second = outcome.jobs
     assert first.completion_s > 400 / 16 + 3
     assert second.completion_s > 400 / 16 + 3
     assert outcome.containers_signalled == 0
@@ -84,16 +84,16 @@ def test_an_application_that_ignores_its_share_loses_containers(tmp_path):
     outcome, taken = run(tmp_path, {"respects_share": False, "core_seconds": 2000}, {"arrival_s": 20})
     assert outcome.containers_signalled > 0
     assert any(isinstance(one.event, ContainersSignalled) for one in taken)
-    assert outcome.apps[0].figures["containers_lost"] > 0
-    assert len(outcome.finished) == 2
+    assert outcome.jobs[0].figures["containers_lost"] > 0
+    assert len(outcome.ended) == 2
 
 
 def test_a_lost_node_takes_its_containers_and_returns(tmp_path):
     failures = [{"at_s": 10, "node": 1, "duration_s": 20}]
     whole, _ = run(tmp_path, {})
     outcome, _ = run(tmp_path, {}, failures=failures)
-    assert outcome.apps[0].figures["containers_lost"] > 0
-    assert outcome.apps[0].completion_s > whole.apps[0].completion_s
+    assert outcome.jobs[0].figures["containers_lost"] > 0
+    assert outcome.jobs[0].completion_s > whole.jobs[0].completion_s
 
 
 def test_a_manager_that_loses_its_weights_is_given_them_again(tmp_path):
@@ -103,12 +103,12 @@ def test_a_manager_that_loses_its_weights_is_given_them_again(tmp_path):
     seen = [one.event.weights for one in taken if isinstance(one.event, LeavesSeen) and one.at > 30]
     assert seen[0] == ()
     assert len(seen[1]) == 2
-    assert len(outcome.finished) == 2
+    assert len(outcome.ended) == 2
 
 
 def test_an_unregistered_application_gets_no_notification_and_still_ends(tmp_path):
     outcome, _ = run(tmp_path, {"registers": False})
-    (one,) = outcome.apps
+    (one,) = outcome.jobs
     assert one.completion_s == pytest.approx(28.0), "it holds all that it can use, whatever its share is"
 
 
@@ -248,8 +248,8 @@ def test_an_application_that_never_gets_its_resources_does_not_block_the_end(tmp
     """The only node has no room for a container next to the master."""
     node = [{"count": 1, "memory_mb": 16384, "vcores": 9}]
     outcome, _ = run(tmp_path, {"vcores": 9, "max_cores": 18}, nodes=node)
-    assert outcome.apps[0].started_at is not None
-    assert not outcome.finished
+    assert outcome.jobs[0].started_at is not None
+    assert not outcome.ended
 
 
 @dataclass(frozen=True, slots=True)

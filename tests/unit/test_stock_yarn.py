@@ -39,7 +39,7 @@ def queues(tmp_path, properties):
 
 def run(tmp_path, properties, *applications):
     made = Simulation(cluster(), submissions(tmp_path, *applications), queues=queues(tmp_path, properties))
-    return {app.name: app for app in made.run().apps}
+    return {app.name: app for app in made.run().jobs}
 
 
 def test_a_queue_alone_may_use_the_whole_cluster(tmp_path):

@@ -76,7 +76,7 @@ class World:
         self.nodes, self.refuse = [node("a", 4), node("b", 2)], set()
         self.pools = [pool("sql", "root.sql"), pool("gpu", "root.gpu", controller="lease")]
         self.apps, self.bodies, self.registered, self.limits = {}, {}, set(), {}
-        self.master, self.jobs = "N/A:-1", None
+        self.master, self.jobs, self.declared = "N/A:-1", None, []
         self.rm, self.arbiter = WebServer(self._manager), WebServer(self._arbiter)
         self.store, self.home = folder / "store", folder / "home"
         self.store.mkdir()
@@ -135,6 +135,7 @@ class World:
                 return reply(made)
             case "PUT", "/v1/apps/app_1/jobs":
                 self.jobs = asked.body["jobs"]
+                self.declared.append(self.jobs)
                 return reply({"app": "app_1", "jobs": [{**job, "declared_at": 1.0} for job in self.jobs]})
         self.registered.discard(asked.path.rpartition("/")[2])
         return reply({})
@@ -254,6 +255,20 @@ def test_jobs_of_the_file_are_declared(world):
     job = {"name": "search", "tenant": "vision", "priority": 3, "alternatives": [{"resources": {"yarn.io/gpu": 8}}]}
     world.submit(jobs=[job])
     assert world.jobs == [job]
+
+
+def test_trials_on_both_sides_are_checked_and_claim_nothing_before_the_master_runs(world):
+    world.pools = [pool("gpu", "root.gpu", controller="ledger")]
+    sides = {"gpu": {"speed": 8}, "cpu": {"vcores": 2, "memory_mb": 512}}
+    world.submit(**sides)
+    (checked, left) = world.declared
+    assert [[one["resources"] for one in job["alternatives"]] for job in checked[:1]] == [
+        [{"yarn.io/gpu": 1, "vcores": 1, "memory-mb": 2048}, {"vcores": 2, "memory-mb": 512}]
+    ]
+    assert left == []
+    world.refuse = {("PUT", "/v1/apps/app_1/jobs")}
+    with pytest.raises(ReportedError, match="refused here"):
+        world.submit(**sides, name="other")
 
 
 def test_a_search_whose_jobs_are_refused_is_not_submitted(world):

@@ -2,40 +2,46 @@
 
 import pytest
 
-from yarn_plugin.simulation.leasing.outcome import Contention, JobOutcome, Round, TrainingOutcome, figures
-from yarn_plugin.simulation.outcome import jain
+from yarn_plugin.simulation.figures import training_figures
+from yarn_plugin.simulation.outcome import JobOutcome, Outcome, Round, jain
+from yarn_plugin.simulation.over_time import Contention
 
 
 def job(name, start, end, work=100.0, max_gpus=1, group=None, gpu_s=None, busy=None):
     gpu_s = work if gpu_s is None else gpu_s
-    return JobOutcome(group or name, name, start, end, max_gpus, work, gpu_s, gpu_s if busy is None else busy)
+    return JobOutcome(name, group or name, start, end, work / max_gpus, gpus=max_gpus, iterations_s=work, gpu_s=gpu_s,
+                      busy_gpu_s=gpu_s if busy is None else busy)  # fmt: skip
+
+
+def run(gpus, jobs, rounds=(), ended_at=0.0):
+    return Outcome(tuple(jobs), ended_at, gpus=gpus, rounds=rounds)
 
 
 def test_rho_of_a_job_is_relative_to_the_contention_in_its_life():
     # 4 GPUs. a can use 4 from 0 to 100, b 4 from 50 to 150: demand 4, 8, 4 of 4 GPUs: contention 1, 2, 1.
-    outcome = TrainingOutcome(4, (job("a", 0, 100, 300, 4), job("b", 50, 150, 200, 4)), ended_at=150)
+    outcome = run(4, (job("a", 0, 100, 300, 4), job("b", 50, 150, 200, 4)), ended_at=150)
     # a: 100 / (75 * 1.5), b: 100 / (50 * 1.5).
     assert outcome.job_rhos == pytest.approx((100 / 112.5, 100 / 75))
 
 
 def test_contention_of_a_pool_with_room_is_one():
-    outcome = TrainingOutcome(64, (job("a", 0, 50, 100, 2), job("b", 0, 100, 100, 2)), ended_at=100)
+    outcome = run(64, (job("a", 0, 50, 100, 2), job("b", 0, 100, 100, 2)), ended_at=100)
     assert outcome.job_rhos == pytest.approx((1.0, 2.0))
 
 
 def test_contention_counts_each_second_and_not_each_event():
     # Demand is 3 of 1 GPU for 10 s, then 1 for 90 s.
     jobs = (job("a", 0, 100, 50), job("b", 0, 10, 5), job("c", 0, 10, 5))
-    assert TrainingOutcome(1, jobs, ended_at=100).job_rhos[0] == pytest.approx(100 / (50 * (3 * 10 + 90) / 100))
+    assert run(1, jobs, ended_at=100).job_rhos[0] == pytest.approx(100 / (50 * (3 * 10 + 90) / 100))
 
 
 def test_rho_of_an_application_follows_equation_3_2():
     # x: two jobs that can use 3 GPUs together, 600 GPU seconds, 0 to 300. y: 0 to 100. N_avg of x is (2*100 + 200)/300.
     jobs = (job("1", 0, 300, 400, 1, "x"), job("2", 0, 200, 200, 2, "x"), job("3", 0, 100, 100, 1, "y"))
-    outcome = TrainingOutcome(8, jobs, ended_at=300)
+    outcome = run(8, jobs, ended_at=300)
     assert dict(outcome.app_rhos) == pytest.approx({"x": 300 / (600 / 3 * 4 / 3), "y": 100 / (100 / 1 * 2)})
     # On a pool of 2 GPUs, x can use no more than these.
-    assert dict(TrainingOutcome(2, jobs, ended_at=300).app_rhos)["x"] == pytest.approx(300 / (600 / 2 * 4 / 3))
+    assert dict(run(2, jobs, ended_at=300).app_rhos)["x"] == pytest.approx(300 / (600 / 2 * 4 / 3))
 
 
 def test_the_figures_of_a_run():
@@ -45,7 +51,7 @@ def test_the_figures_of_a_run():
         job("3", 120, 240, 60, 1, "y"),
     )
     rounds = (Round(1, 60, 2, 1, 1), Round(2, 90, 2, 3, 2), Round(3, 95, 2))
-    its = figures(TrainingOutcome(8, jobs, rounds, ended_at=660))
+    its = training_figures(run(8, jobs, rounds, ended_at=660))
     assert its.avg_jct_job == pytest.approx((600 + 300 + 120) / 3 / 60)
     assert its.avg_jct_app == pytest.approx((600 + 120) / 2 / 60)
     assert its.makespan == 10.0
@@ -58,14 +64,14 @@ def test_the_figures_of_a_run():
 
 
 def test_a_job_that_never_ends_has_no_rho_but_counts_as_contention():
-    outcome = TrainingOutcome(1, (job("a", 0, None), job("b", 0, 100, 100)), ended_at=500, unfinished=1)
+    outcome = run(1, (job("a", 0, None), job("b", 0, 100, 100)), ended_at=500)
     assert outcome.job_rhos == pytest.approx((0.5,))
     assert [name for name, _ in outcome.app_rhos] == ["b"]
-    assert figures(TrainingOutcome(1, (job("a", 0, None),), ended_at=500)).max_rho is None
+    assert training_figures(run(1, (job("a", 0, None),), ended_at=500)).max_rho is None
 
 
 def test_no_jobs():
-    its = figures(TrainingOutcome(4, ()))
+    its = training_figures(run(4, ()))
     assert (its.max_rho, its.avg_jct_job, its.makespan, its.gpu_time, its.placement_score) == (None, None, 0, 0, 1)
 
 

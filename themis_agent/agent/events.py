@@ -207,6 +207,14 @@ class LeasesRead:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovered:
+    """An arbiter that had lost its journal knows this search again, as `registered_as`, with these of its leases."""
+
+    registered_as: str
+    leases: tuple[HeldLease, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ArbiterRefused:
     """The arbiter does not listen to this search, and will not: it does not know it any more, say."""
 
@@ -267,6 +275,7 @@ Event = (
     | Revoked
     | LeaseEnded
     | LeasesRead
+    | Recovered
     | ArbiterRefused
     | ArbiterListens
     | Asked

@@ -6,7 +6,7 @@ from dataclasses import replace
 from themis_agent.agent import searching, trial_leases
 from themis_agent.agent.cell_names import job_of
 from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
-from themis_agent.agent.events import Asked, Granted, LeaseEnded, LeasesRead, Offered, Renewed, Revoked
+from themis_agent.agent.events import Asked, Granted, LeaseEnded, LeasesRead, Offered, Recovered, Renewed, Revoked
 from themis_agent.agent.move_time import move_s, saves_time
 from themis_agent.agent.state import Lease, State
 from themis_agent.bids import bid_table, estimate
@@ -42,7 +42,7 @@ def take(state: State, event: Granted | Renewed | Revoked | LeaseEnded) -> State
     return replace(state, leases=leases)
 
 
-def replaced(state: State, event: LeasesRead) -> State:
+def replaced(state: State, event: LeasesRead | Recovered) -> State:
     """The state with these leases and no others."""
     leases = {}
     for one in event.leases:

@@ -23,6 +23,7 @@ from themis_agent.agent.events import (
     LeaseEnded,
     LeasesRead,
     Offered,
+    Recovered,
     Renewed,
     Restarted,
     Revoked,
@@ -66,6 +67,12 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
             state = leasing.take(state, event)
         case LeasesRead():
             state = leasing.replaced(state, event)
+            # A lease that is still listed may have been given back before: what was said then may be lost.
+            answers += speeds.answers(state)
+        case Recovered(registered_as):
+            # Its leases have other ids now.
+            state = leasing.replaced(leasing.without_leases(state), event)
+            state = replace(state, registered_as=registered_as, arbiter_problem="")
         case ArbiterRefused():
             state = replace(state, arbiter_problem=event.problem)
         case ArbiterListens():
@@ -82,7 +89,7 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
             state = trials.take(state, at, event)
     state, commands = _follow_up(searching.watched(before, state), at)
     again = isinstance(event, Restarted)
-    may_be_lost = again or isinstance(event, ArbiterListens)
+    may_be_lost = again or isinstance(event, ArbiterListens | Recovered)
     if may_be_lost:
         answers += speeds.answers(state)
     # After what is given back: a trial that is declared anew must not lose the lease that it then gets.

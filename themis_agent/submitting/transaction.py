@@ -149,16 +149,25 @@ def _submit(
     applications.submit(request.manager, app, request.app.name, checked.queue, checked.partition, master)
     registered = _registered(arbiter, request.app, checked.pool, app)
     undo.callback(_tried, f"{registered.app} is still registered", arbiter.deregister, registered.app)
-    # The arbiter refuses here what could not run; the agent declares trials anew as they come and go.
+    # The arbiter refuses here what could not run.
     if jobs := request.app.declared_jobs or ([] if earlier is not None else first_jobs(request.app)):
         arbiter.declare_jobs(registered.app, jobs)
+    if jobs and not request.app.declared_jobs:
+        # The agent declares trials as they come and go. Until it runs, a lease of theirs would hold a machine in vain.
+        arbiter.declare_jobs(registered.app, [])
     done = prepared.model_copy(
         update={
             "yarn_app": app,
             "partition": checked.partition,
             "isolates_gpus": checked.isolates_gpus,
             "retry_failed": request.retry_failed,
-            "arbiter": ArbiterAccess(url=arbiter.url, app=registered.app, ca=_certificates(arbiter, folder)),
+            "arbiter": ArbiterAccess(
+                url=arbiter.url,
+                app=registered.app,
+                ca=_certificates(arbiter, folder),
+                pool=registered.pool,
+                recovery_token=registered.recovery_token,
+            ),
         }
     )
     if earlier is not None and submission.read(folder) != earlier:

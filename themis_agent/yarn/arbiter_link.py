@@ -10,12 +10,13 @@ from pydantic import ValidationError
 
 from themis_agent.agent import messages
 from themis_agent.agent.commands import Command, DeclareTrials, SendBid, SendEstimate
-from themis_agent.agent.events import ArbiterListens, ArbiterRefused, Event
+from themis_agent.agent.events import ArbiterListens, ArbiterRefused, Event, Recovered
 from themis_agent.arbiter_messages import Translation, answer
 from themis_agent.live import InvalidEventError
 from themis_agent.trial_jobs import jobs
 from themis_agent.view.answers import AnswerTimes, Kind
 from themis_agent.yarn.outbox import Outbox
+from themis_agent.yarn.recovery import Recovery
 from themis_agent.yarn.submission import ArbiterAccess
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError, ArbiterRefusedError, ArbiterUnavailableError
@@ -47,6 +48,7 @@ class ArbiterLink:
         answers: counts what is answered.
         most_gpus: that the search can use at once.
         alternatives: of each trial, if trials are its jobs; `most_gpus` is not said then.
+        recovery: registers it again where the arbiter has lost its journal; None: nothing does.
     """
 
     def __init__(
@@ -59,11 +61,13 @@ class ArbiterLink:
         answers: AnswerTimes,
         most_gpus: int,
         alternatives: Sequence[Alternative] = (),
+        recovery: Recovery | None = None,
     ) -> None:
         self._access, self._token = access, token
         self._translation, self._put, self._check = translation, put, check
         self._outbox, self._changed = Outbox(), threading.Condition()
         self._answers, self._most_gpus, self._alternatives = answers, most_gpus, alternatives
+        self._recovery = recovery
         self._asked: dict[str, float] = {}
         self._refusal, self._refused_for = "", dict[str, str]()
         self._closed = False
@@ -136,8 +140,34 @@ class ArbiterLink:
                 log.warning("no messages from the arbiter: %s", problem)
             if self._closed:
                 return
+            if self._refusal and self._recovered():
+                continue
             self._wait_to_follow(wait_s)
             wait_s = min(2 * wait_s, MAX_FOLLOW_AGAIN_S) if self._refusal else FOLLOW_AGAIN_S
+
+    def _recovered(self) -> bool:
+        """Register again with an arbiter that has lost its journal; whether that worked."""
+        recovery, access = self._recovery, self._access
+        if recovery is None or access.recovery_token is None:
+            return False
+        self._check()
+        try:
+            again = ArbiterClient(access.url, access.recovery_token, access.ca or True).recover(recovery.request())
+            held = ArbiterClient(access.url, again.token, access.ca or True).get_leases(again.app)
+            access = recovery.note(again)
+        except (ArbiterError, OSError) as problem:
+            log.info("not registered again: %s", problem)
+            return False
+        for one in again.refused:
+            log.warning("the arbiter does not lease %s again: %s", ", ".join(one.gpus), one.why)
+        log.info("the arbiter, which had lost its journal, knows this search again, as %s", again.app)
+        self._refusal = ""
+        with self._changed:
+            # What waits there is about leases by their former ids.
+            self._access, self._token, self._outbox = access, again.token, Outbox()
+        leases = messages.Leases.model_validate(held.model_dump())
+        self._put(Recovered(again.app, self._translation.held(leases)))
+        return True
 
     def _wait_to_follow(self, wait_s: float) -> None:
         time.sleep(wait_s)
@@ -192,6 +222,8 @@ class ArbiterLink:
     def _speak(self) -> None:
         client, failures = self._client(), 0
         while True:
+            if client.token != self._token:
+                client = self._client()
             with self._changed:
                 command = self._outbox.next(time.monotonic())
                 self._count_late()

@@ -38,6 +38,7 @@ from themis_agent.yarn.arbiter_link import ArbiterLink
 from themis_agent.yarn.driver import Driver
 from themis_agent.yarn.gateway import launch
 from themis_agent.yarn.launches import Launches
+from themis_agent.yarn.recovery import Recovery
 from themis_agent.yarn.stored_journal import StoredRecords
 from themis_agent.yarn.submission import Submission
 from themis_agent.yarn.takeover import Fence, SupersededAttemptError, take_over
@@ -94,9 +95,18 @@ class Search:
         self._driver = Driver(master, previous, self._submission, launches, put, lambda: self._agent.state, check)
         token = (self._folder.root / submissions.ARBITER_TOKEN).read_text().strip()
         translation = Translation(self._agent.journal_time, self._app.sharing is not None)
-        most_gpus = self._app.trial_count * self._app.gpus_per_trial.max
+        wall = self._agent.wall
+        recovery = Recovery(self._folder, self._app, self._submission, lambda: self._agent.state, wall)
         self._link = ArbiterLink(
-            self._submission.arbiter, token, translation, put, check, answers, most_gpus, alternatives_of(self._app)
+            self._submission.arbiter,
+            token,
+            translation,
+            put,
+            check,
+            answers,
+            self._app.most_gpus,
+            alternatives_of(self._app),
+            recovery,
         )
         begun = self._begin(launches)
         launched = Launched(self._agent, self._fence.attempt, tells_ends=False, hosts=self._driver.hosted)

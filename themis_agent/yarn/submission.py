@@ -45,11 +45,15 @@ class LocalResource(Part):
 
 
 class ArbiterAccess(Part):
-    """Where the search is registered. `app`: its id there. `ca`: path of certificates to trust; None: the system's."""
+    """Where the search is registered. `app`: its id there. `ca`: path of certificates to trust; None: the system's.
+    `pool`, `recovery_token`: for registering again with an arbiter that has lost its journal; an earlier one, or an
+    earlier version, gave none."""
 
     url: str
     app: str
     ca: str | None = None
+    pool: str = ""
+    recovery_token: str | None = None
 
 
 class ContainerSize(Part):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from yarn_plugin.api import wire
 from yarn_plugin.api.jobs import Jobs
+from yarn_plugin.api.records import Recover
 from yarn_plugin.api.refusals import MAX_PROBLEMS, Refused, problems_of
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.errors import BadInputError
@@ -34,7 +35,7 @@ def check_size(body: bytes, kind: type[BaseModel], max_body: int) -> None:
     Raises:
         Refused: 422.
     """
-    is_long = kind in (wire.Message, wire.NewCells, Jobs)
+    is_long = kind in (wire.Message, wire.NewCells, Jobs, Recover)
     limit = max(max_body // BYTES_PER_VALUE, MAX_VALUES) if is_long else MAX_VALUES
     # Every value but the first of a list or an object follows a comma; those within text count too.
     if body.count(b",") + body.count(b"[") + body.count(b"{") > limit:

@@ -46,6 +46,7 @@ def text(why: Cause) -> str:
             | cause.LeaseLost()
             | cause.LeaseVacated()
             | cause.LeaseReleased()
+            | cause.RecordRefused()
             | cause.NotPlaced()
             | cause.PoolSuperseded()
             | cause.BeyondLease()
@@ -69,6 +70,15 @@ _HOW = {
     "leftover": "left over by those that bid",
     "policy": "by the pool's policy",
     "kept": "kept: nobody else could use them",
+    "recorded": "as its application recorded it",
+}
+
+
+_REFUSED = {
+    "unknown": "not among the usable GPUs of the pool",
+    "leased": "leased to others",
+    "unused": "YARN lists fewer GPUs in use by it on that node",
+    "policy": "the pool's allocator leases them to nobody in this way; a quota may be used up",
 }
 
 
@@ -85,6 +95,8 @@ def _lease(why: LeaseCause) -> str:
             return f"vacated {after_s:g} s after the lease was revoked"
         case cause.LeaseReleased(app):
             return f"{app} released the GPUs before the end of the lease"
+        case cause.RecordRefused(lease, gpus, why_refused):
+            return f"{', '.join(gpus)} of its lease {lease}: {_REFUSED[why_refused]}"
         case cause.NotPlaced(node, leased, used, within_s):
             return (
                 f"{count(leased, 'GPU')} of {node} were leased, but only {used} are in use there after {within_s:g} s"

@@ -24,6 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from yarn_plugin.api import wire
 from yarn_plugin.api.environment import DEFAULT_URL, TOKEN_VARIABLE
 from yarn_plugin.api.jobs import DeclaredJobs, Job, Jobs
+from yarn_plugin.api.records import Recover, Recovered
 from yarn_plugin.api.server_sent import EventParser, ServerSent, TooLongError
 from yarn_plugin.errors import ReportedError, os_reason, with_causes
 from yarn_plugin.validation import expectation
@@ -149,6 +150,10 @@ class ArbiterClient:
     def register(self, request: wire.Register) -> wire.Registered:
         """Register an application."""
         return self._ask("POST", "/v1/apps", wire.Registered, request)
+
+    def recover(self, request: Recover) -> Recovered:
+        """Register an application that runs again, with its records, where the arbiter has lost its journal."""
+        return self._ask("POST", "/v1/apps/recovered", Recovered, request)
 
     def revise(self, app: str, change: wire.Revise) -> wire.App:
         """Change an application's weight or demand."""

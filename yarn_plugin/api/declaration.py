@@ -9,7 +9,7 @@ from yarn_plugin.api.refusals import Refused
 from yarn_plugin.decide.events import JobsDeclared
 from yarn_plugin.decide.state import State
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.model.share import Job, Registration
+from yarn_plugin.model.share import Job
 from yarn_plugin.validation import one_of
 
 Tenants = Mapping[str, Sequence[str]]
@@ -17,31 +17,31 @@ Tenants = Mapping[str, Sequence[str]]
 
 
 def check(
-    known: Registration, request: wire.Jobs, tenants: Tenants | None, check_job: Callable[[Job], None]
-) -> JobsDeclared:
-    """The event for the jobs of an application. `tenants`: None where every tenant may be named. `check_job`: raises
+    declared: Sequence[wire.Job], user: str, tenants: Tenants | None, check_job: Callable[[Job], None]
+) -> tuple[Job, ...]:
+    """The jobs of a user's application. `tenants`: None where every tenant may be named. `check_job`: raises
     BadInputError for a job that is wrong in its pool.
 
     Raises:
         Refused: 403 where its user may not name a tenant, 422 where jobs are of several tenants, or wrong in
             their pool.
     """
-    for (place, field), value, expected in wire.conflicts(request.jobs, known.user):
+    for (place, field), value, expected in wire.conflicts(declared, user):
         raise Refused(422, f"jobs.{place}.{field}", value, expected)
-    for place, job in enumerate(request.jobs):
-        tenant = wire.tenant_of(job) or known.user
-        if tenants is not None and tenant != known.user and known.user not in tenants.get(tenant, ()):
+    for place, job in enumerate(declared):
+        tenant = wire.tenant_of(job) or user
+        if tenants is not None and tenant != user and user not in tenants.get(tenant, ()):
             field = "tenant" if job.tenant else "virtual_cluster"
-            mine = [known.user, *(name for name, users in tenants.items() if known.user in users)]
-            expected = f"{known.user} may not name tenant {tenant}; {one_of(mine)}, or have it added under [tenants]"
+            mine = [user, *(name for name, users in tenants.items() if user in users)]
+            expected = f"{user} may not name tenant {tenant}; {one_of(mine)}, or have it added under [tenants]"
             raise Refused(403, f"jobs.{place}.{field}", getattr(job, field), expected)
-    jobs = tuple(job_of(job, known.user) for job in request.jobs)
-    for place, declared in enumerate(jobs):
+    jobs = tuple(job_of(job, user) for job in declared)
+    for place, translated in enumerate(jobs):
         try:
-            check_job(declared)
+            check_job(translated)
         except BadInputError as problem:
             raise Refused(422, f"jobs.{place}.{problem.field}", problem.value, problem.expected) from None
-    return JobsDeclared(known.id, jobs)
+    return jobs
 
 
 def is_declared(state: State, event: JobsDeclared) -> bool:

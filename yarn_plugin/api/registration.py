@@ -87,6 +87,7 @@ async def check(
         grace=request.grace_s,
         yarn_app=request.yarn_app,
         yarn_users=None if caller == ADMIN else allowed,
+        leases=(),
     )
 
 

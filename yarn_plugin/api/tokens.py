@@ -1,4 +1,4 @@
-"""Tokens of the administrator, of users, of applications, and one for scraping metrics.
+"""Tokens of the administrator, of users, of applications, for their recovery, and one for scraping metrics.
 
 A token is `kind.name.signature`; the signature is an HMAC with a secret that only the arbiter's state folder holds. So
 tokens stay valid over restarts, and the journal holds no secret. Replacing the secret file revokes all of them. No kind
@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.files import PRIVATE_MODE, write_private
 
-Kind = Literal["admin", "scrape", "user", "app"]
+Kind = Literal["admin", "scrape", "user", "app", "recovery"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 MIN_SECRET_LENGTH = 32
@@ -31,7 +31,8 @@ class SecretError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A caller: the administrator, a scraper of metrics, a user by name, or an application by id."""
+    """A caller: the administrator, a scraper of metrics, a user by name, an application by id, or whoever may register
+    a user's application again (`USER/YARN_APP`)."""
 
     kind: Kind
     name: str

@@ -23,6 +23,9 @@ def _check_printable(text: str) -> str:
     return text
 
 
+YARN_APP = r"^application_[0-9]{1,20}_[0-9]{1,20}$"
+"""The pattern of an application's id in YARN."""
+
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_printable)]
 RequestId = Annotated[str, Field(min_length=8, max_length=200), AfterValidator(_check_printable)]
 PoolName = Annotated[str, Field(max_length=100), AfterValidator(_check_printable)]
@@ -70,7 +73,7 @@ class Register(Request):
     weight: float = Field(default=1.0, gt=0, le=1000)
     demand: Alternatives | None = None
     grace_s: float | None = Field(default=None, ge=0, le=3600)
-    yarn_app: str | None = Field(default=None, pattern=r"^application_[0-9]{1,20}_[0-9]{1,20}$")
+    yarn_app: str | None = Field(default=None, pattern=YARN_APP)
 
 
 class Revise(Request):
@@ -180,7 +183,11 @@ class End(Wire):
 
 
 class Registered(Wire):
-    """The answer to a registration. `token` lets its holder read and change this application, and nothing else."""
+    """The answer to a registration. `token` lets its holder read and change this application, and nothing else.
+
+    `recovery_token`, of an application that runs in YARN: lets its holder register it again with an arbiter that has
+    lost its journal.
+    """
 
     app: str
     pool: str
@@ -188,6 +195,7 @@ class Registered(Wire):
     token: str
     grace_s: float
     share: Share | None
+    recovery_token: str | None = None
 
 
 class Standing(Wire):

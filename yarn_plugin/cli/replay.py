@@ -18,7 +18,7 @@ from yarn_plugin.drive.replay import replay as run
 from yarn_plugin.drive.training_runs import TrainingRun, simulate_all
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
-from yarn_plugin.simulation.leasing.outcome import Figures, figures
+from yarn_plugin.simulation.figures import TrainingFigures, training_figures
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -103,9 +103,9 @@ def _compare(recorded: RecordedTraining, policies: list[str], json_file: Path | 
         )
         for policy in dict.fromkeys([settings.policy, *policies])
     ]  # fmt: skip
-    rows = [("recorded", figures(recorded.outcome), recorded.outcome.unfinished)]
+    rows = [("recorded", training_figures(recorded.outcome), recorded.outcome.unfinished)]
     for one in simulate_all(runs, os.cpu_count() or 1):
-        rows.append((str(one.policy), figures(one.outcome), one.outcome.unfinished))
+        rows.append((str(one.policy), training_figures(one.outcome), one.outcome.unfinished))
     columns = ("run", "#max rho", "#mean completion (min)", "#makespan (min)", "#GPU time (min)", "#not ended")
     console.out.print(console.table(None, columns, [_row(*row) for row in rows]))
     if recorded.left_out:
@@ -153,7 +153,7 @@ def _part(low: float, high: float) -> str:
     return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
 
 
-def _row(name: str, its: Figures, unfinished: int) -> tuple[str, ...]:
+def _row(name: str, its: TrainingFigures, unfinished: int) -> tuple[str, ...]:
     def shown(value: float | None, digits: int) -> str:
         return "-" if value is None else f"{value:,.{digits}f}"
 

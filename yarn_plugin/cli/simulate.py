@@ -24,8 +24,8 @@ from yarn_plugin.report import write as write_report
 from yarn_plugin.simulation import workload as workloads
 from yarn_plugin.simulation.application import installed_kinds
 from yarn_plugin.simulation.cluster import load
-from yarn_plugin.simulation.outcome import columns, figures, rows, totals
-from yarn_plugin.simulation.page import page
+from yarn_plugin.simulation.figures import group_columns, group_rows, record, totals
+from yarn_plugin.simulation.page import CONTAINERS, page
 from yarn_plugin.simulation.result import Result
 from yarn_plugin.simulation.scheduler_queues import QueueTree
 from yarn_plugin.simulation.scheduler_queues import load as load_queues
@@ -219,12 +219,14 @@ def simulate_arbiter(
         )
         outcome = simulation.run()
     result = Result(policy, seed, outcome, time.perf_counter() - started)
-    console.out.print(console.table(None, columns(outcome), rows(outcome)))
-    for line in totals(outcome, result.wall_s):
+    columns, rows, lines = group_columns(outcome), group_rows(outcome), totals(outcome, result.wall_s)
+    console.out.print(console.table(None, columns, rows))
+    for line in lines:
         console.out.print(line)
     if json_file is not None:
-        console.write_json(json_file, figures(outcome, result.wall_s, policy, seed))
+        console.write_json(json_file, record(outcome, result.wall_s, policy, seed))
     if journal is not None and journal_file is not None:
         write(journal_file, journal.content(), PRIVATE_MODE)
     if report_file is not None:
-        write_report(page(result, about), report_file)
+        notes = [f"{line[0].upper()}{line[1:]}." for line in lines]
+        write_report(page(CONTAINERS, [result], about, columns, rows, notes), report_file)

@@ -24,11 +24,10 @@ from yarn_plugin.model.topology import NODE
 from yarn_plugin.quantities import count
 from yarn_plugin.report import write
 from yarn_plugin.simulation.cluster import load as load_cluster
+from yarn_plugin.simulation.figures import ALL, JobFigures, job_figures
 from yarn_plugin.simulation.jobs import allox_file, trace
 from yarn_plugin.simulation.jobs.exchange import Exchanged, exchange_nodes
 from yarn_plugin.simulation.jobs.job import Job, JobWorkload
-from yarn_plugin.simulation.jobs.outcome import Figures, JobOutcome, JobsOutcome, figures
-from yarn_plugin.simulation.jobs.page import page
 from yarn_plugin.simulation.jobs.virtual_clusters import (
     GPUS_PER_NODE,
     by_gpu_time,
@@ -37,10 +36,10 @@ from yarn_plugin.simulation.jobs.virtual_clusters import (
     private_clusters,
     topology_of,
 )
+from yarn_plugin.simulation.outcome import JobOutcome, Outcome
+from yarn_plugin.simulation.page import JOBS, page
 from yarn_plugin.simulation.result import Result
 from yarn_plugin.validation import one_of
-
-ALL = "all"
 
 COLUMNS_OF_CELLS = (
     "policy", "virtual cluster", "#ended", "#mean wait min", "#later", "#later min", "#worst min", "#preempted",
@@ -123,9 +122,6 @@ class JobOptions:
         return self.vcs is not None or self.load is not None
 
 
-_Run = Result[JobsOutcome]
-
-
 def is_of_jobs(workload_file: Path, options: JobOptions) -> bool:
     """Whether a simulation is one of jobs: by its virtual clusters, or by the format of its workload."""
     return options.is_of_cells or allox_file.is_allox(workload_file)
@@ -152,7 +148,7 @@ def simulate(
     if options.barrier and not options.sample_share:
         raise BadInputError("--barrier", True, "must be left out without --sample-share: no job is sampled")
     registry = installed()
-    private: dict[str, JobsOutcome] = {}
+    private: dict[str, Outcome] = {}
     size = 0
     if options.is_of_cells:
         spec, workload = _cells(where, workload_file, options)
@@ -162,11 +158,11 @@ def simulate(
         if options.exchange:
             size = _exchanged_size(spec, options)
 
-        def run(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
+        def run(policy: str, on_ended: Callable[[int], None]) -> Outcome:
             keeps_holdings = report_file is not None
             if policy == PRIVATE:
                 private.update(simulate_private(registry, spec, workload.jobs, order, on_ended, keeps_holdings))
-                return JobsOutcome.together(list(private.values()))
+                return Outcome.together(list(private.values()))
             return simulate_cells(policy, registry, spec, workload.jobs, order, on_ended, keeps_holdings)
 
     else:
@@ -175,7 +171,7 @@ def simulate(
         workload = allox_file.read(where, workload_file)
         nodes = load_cluster(cluster_file, registry).machines()
 
-        def run(policy: str, on_ended: Callable[[int], None]) -> JobsOutcome:
+        def run(policy: str, on_ended: Callable[[int], None]) -> Outcome:
             return simulate_sides(policy, registry, nodes, workload.jobs, options.alpha, on_ended,
                                   options.sample_share, options.barrier)  # fmt: skip
 
@@ -222,8 +218,8 @@ def _cells(where: str, workload_file: Path, options: JobOptions) -> tuple[Cluste
 
 
 def _run_all(
-    policies: Sequence[str], jobs: Sequence[Job], run: Callable[[str, Callable[[int], None]], JobsOutcome]
-) -> list[_Run]:
+    policies: Sequence[str], jobs: Sequence[Job], run: Callable[[str, Callable[[int], None]], Outcome]
+) -> list[Result]:
     runs = []
     with progress_bar("jobs") as bar:
         task = bar.add_task("", total=len(policies) * len(jobs))
@@ -236,40 +232,39 @@ def _run_all(
 
 def _report(
     workload_file: Path,
-    runs: Sequence[_Run],
+    runs: Sequence[Result],
     exchanged: Sequence[Exchanged],
     options: JobOptions,
     json_file: Path | None,
     report_file: Path | None,
 ) -> None:
     private = next(({job.number: job for job in run.outcome.jobs} for run in runs if run.policy == PRIVATE), None)
-    made = [(run, tenant, figures(jobs, private)) for run in runs for tenant, jobs in _by_tenant(run.outcome)]
+    made = [(run, tenant, job_figures(jobs, private)) for run in runs for tenant, jobs in _by_tenant(run.outcome)]
     columns, row = (COLUMNS_OF_CELLS, _row_of_cells) if options.is_of_cells else (COLUMNS_OF_SIDES, _row_of_sides)
     rows = [row(*one) for one in made]
     console.out.print(console.table(None, columns, rows))
     if exchanged:
         console.out.print(console.table(None, COLUMNS_OF_EXCHANGE, [_row_of_exchange(one) for one in exchanged]))
     for run in runs:
-        left = len(run.outcome.jobs) - len(run.outcome.ended)
-        if left:
-            console.err.print(f"note: {run.policy}: {count(left, 'job')} never ended")
+        if run.outcome.unfinished:
+            console.err.print(f"note: {run.policy}: {count(run.outcome.unfinished, 'job')} never ended")
     if json_file is not None:
         gains = [{"policy": "exchange", "workload": workload_file.stem, **asdict(one), "gain": one.gain}
                  for one in exchanged]  # fmt: skip
         console.write_json(json_file, [*(_record(workload_file, *one) for one in made), *gains])
     if report_file is not None:
-        write(page(runs, workload_file.name, columns, rows), report_file)
+        write(page(JOBS, runs, workload_file.name, columns, rows), report_file)
 
 
-def _by_tenant(outcome: JobsOutcome) -> list[tuple[str, list[JobOutcome]]]:
+def _by_tenant(outcome: Outcome) -> list[tuple[str, list[JobOutcome]]]:
     """The jobs of each tenant, and of all together."""
     tenants: dict[str, list[JobOutcome]] = {}
     for job in outcome.jobs:
-        tenants.setdefault(job.tenant, []).append(job)
+        tenants.setdefault(job.group, []).append(job)
     return [*sorted(tenants.items()), (ALL, list(outcome.jobs))]
 
 
-def _record(workload_file: Path, run: _Run, tenant: str, its: Figures) -> dict[str, Any]:
+def _record(workload_file: Path, run: Result, tenant: str, its: JobFigures) -> dict[str, Any]:
     """A row of `--json`."""
     of_all = {"utilisation": run.outcome.utilisation, "progress_spread": run.outcome.progress_spread,
               "fragmentation": run.outcome.fragmentation, "makespan_s": run.outcome.ended_at,
@@ -277,7 +272,7 @@ def _record(workload_file: Path, run: _Run, tenant: str, its: Figures) -> dict[s
     return {"policy": run.policy, "workload": workload_file.stem, "tenant": tenant, **asdict(its), **of_all}
 
 
-def _row_of_cells(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:
+def _row_of_cells(run: Result, tenant: str, its: JobFigures) -> tuple[str, ...]:
     return (
         str(run.policy), tenant, f"{its.jobs:,}", _shown(its.mean_wait_s, 60), f"{its.later or 0:,}",
         _shown(its.later_s, 60), _shown(its.worst_later_s, 60), f"{its.preempted:,}", _shown(its.lost_gpu_s, 3600),
@@ -291,8 +286,8 @@ def _row_of_exchange(one: Exchanged) -> tuple[str, ...]:
     return one.tenant, *hours, f"{one.gain:.1%}", f"{one.later:,}"
 
 
-def _row_of_sides(run: _Run, tenant: str, its: Figures) -> tuple[str, ...]:
-    jobs = [job for job in run.outcome.ended if tenant in (ALL, job.tenant)]
+def _row_of_sides(run: Result, tenant: str, its: JobFigures) -> tuple[str, ...]:
+    jobs = [job for job in run.outcome.ended if tenant in (ALL, job.group)]
     on_gpus = sum(job.alternative == 0 for job in jobs) / max(len(jobs), 1)
     return (
         str(run.policy), tenant, f"{its.jobs:,}", _shown(its.mean_completion_s, 1), _shown(its.worst_percent_s, 1),

@@ -13,12 +13,13 @@ import click
 from yarn_plugin import console
 from yarn_plugin.cli.options import option_group
 from yarn_plugin.cli.progress import progress_bar
-from yarn_plugin.drive.training_runs import TrainingResult, TrainingRun, bidders, check_policy, simulate_all
+from yarn_plugin.drive.training_runs import TrainingRun, bidders, check_policy, simulate_all
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
 from yarn_plugin.report import write
-from yarn_plugin.simulation.leasing.outcome import figures
-from yarn_plugin.simulation.leasing.page import COLUMNS, page, row
+from yarn_plugin.simulation.figures import training_figures
+from yarn_plugin.simulation.page import TRAINING, page
+from yarn_plugin.simulation.result import Result
 from yarn_plugin.simulation.training.cluster import load as load_cluster
 from yarn_plugin.simulation.training.profiles import load as load_profiles
 from yarn_plugin.simulation.training.themis_file import TIME_UNITS
@@ -62,6 +63,13 @@ class Seeds(click.ParamType[tuple[int, ...]]):
                 self.fail(f"{value!r}: must be numbers, such as 3 or 0,1,5-9", param, ctx)
             seeds += range(int(found[1]), last + 1)
         return tuple(dict.fromkeys(seeds))
+
+
+COLUMNS = (
+    "policy", "#seed", "#max rho", "#median rho", "#max rho app", "#Jain", "#mean job min", "#mean app min",
+    "#makespan min", "#GPU min", "#placement", "#rounds", "#bidders", "#wall s",
+)  # fmt: skip
+"""Times and GPU time in minutes."""
 
 
 training_options = option_group(
@@ -227,7 +235,8 @@ def simulate(
             bar.update(task, completed=count)
 
         results = simulate_all(runs, options.processes or os.cpu_count() or 1, on_ended)
-    console.out.print(console.table(None, COLUMNS, map(row, results)))
+    rows = [_row(result) for result in results]
+    console.out.print(console.table(None, COLUMNS, rows))
     for result in results:
         if result.outcome.unfinished:
             console.err.print(
@@ -237,13 +246,28 @@ def simulate(
     if json_file is not None:
         console.write_json(json_file, [_record(workload_file, result) for result in results])
     if report_file is not None:
-        write(page(results, _about(workload_file, cluster_file, options)), report_file)
+        write(page(TRAINING, results, _about(workload_file, cluster_file, options), COLUMNS, rows), report_file)
 
 
-def _record(workload_file: Path, result: TrainingResult) -> dict[str, Any]:
+def _row(run: Result) -> tuple[str, ...]:
+    """The figures of a simulation, under `COLUMNS`."""
+
+    def shown(value: float | None, digits: int) -> str:
+        return "-" if value is None else f"{value:,.{digits}f}"
+
+    its = training_figures(run.outcome)
+    return (
+        str(run.policy), str(run.seed), shown(its.max_rho, 2), shown(its.median_rho, 2),
+        shown(its.max_rho_app, 2), shown(its.jain, 3), shown(its.avg_jct_job, 0), shown(its.avg_jct_app, 0),
+        shown(its.makespan, 0), shown(its.gpu_time, 0), shown(its.placement_score, 3), str(its.rounds),
+        shown(its.mean_bidders, 1), shown(run.wall_s, 1),
+    )  # fmt: skip
+
+
+def _record(workload_file: Path, result: Result) -> dict[str, Any]:
     """A row of `--json`."""
     named = {"policy": result.policy, "workload": workload_file.stem, "seed": result.seed}
-    return {**named, **asdict(figures(result.outcome)), "wall_s": result.wall_s}
+    return {**named, **asdict(training_figures(result.outcome)), "wall_s": result.wall_s}
 
 
 def _about(workload_file: Path, cluster_file: Path, options: TrainingOptions) -> str:

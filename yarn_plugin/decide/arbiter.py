@@ -169,6 +169,8 @@ def _inputs(before: State, state: State, pool: Pool, event: Event) -> Iterator[I
             yield Reconfigured()
         case Vacated(app, _) | ContainersListed(app) if home_of(state, app) == pool:
             yield Outcome(app, "done", event) if isinstance(event, ContainersListed) else FromApp(app, event)
+        case Registered(pool=name) if event.leases and name == pool.name:
+            yield from (FromApp(app, event) for app in _added(before.registered, state.registered))
         case AppSaid(app, message) if app in state.registered and home_of(state, app) == pool:
             yield FromApp(app, message)
         case Solved(name, command, kind, result, error) if name == pool.name:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from yarn_plugin.model.cluster import Capabilities, Container, Node, Queue, YarnApp
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.resources import Resources
-from yarn_plugin.model.share import Demand, Job, Pool
+from yarn_plugin.model.share import Demand, Job, LeaseRecord, Pool
 from yarn_plugin.model.topology import TopologyDescription
 
 
@@ -98,7 +98,11 @@ class QueuesChanged:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """An application registers. `yarn_app`: its id, if it already runs in YARN; otherwise it is assigned a queue."""
+    """An application registers. `yarn_app`: its id, if it already runs in YARN; otherwise it is assigned a queue.
+
+    `jobs`: that it declares. `leases`: that it has records of; None: an earlier version, which then forgot until the
+    next list where its containers run.
+    """
 
     request_id: str
     name: str
@@ -109,6 +113,8 @@ class Registered:
     grace: float | None
     yarn_app: str | None
     yarn_users: tuple[str, ...] | None = None
+    jobs: tuple[Job, ...] = ()
+    leases: tuple[LeaseRecord, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

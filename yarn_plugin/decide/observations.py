@@ -269,7 +269,8 @@ def _register(state: State, event: Registered, seq: int, at: float) -> tuple[Sta
         registered_at=at,
         yarn_users=event.yarn_users,
     )
-    state = replace(state, registered={**state.registered, app: registration})
+    declared = tuple(replace(job, declared_at=at) for job in event.jobs)
+    state = replace(state, registered={**state.registered, app: registration}, jobs=_with_jobs(state, {app: declared}))
     if running:
         state = replace(state, yarn_apps={**state.yarn_apps, app: running.id})
     return state, [cause.AppArrived(app)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain
 
 from yarn_plugin.decide.commands import Command, ListContainers
-from yarn_plugin.decide.events import Configured, ContainersListed, Event, LeavesSeen, ManagerReached
+from yarn_plugin.decide.events import Configured, ContainersListed, Event, LeavesSeen, ManagerReached, Registered
 from yarn_plugin.decide.identity import are_same
 from yarn_plugin.decide.membership import home_of, is_steering
 from yarn_plugin.decide.state import State
@@ -21,6 +21,10 @@ def learn_use(before: State, state: State, pools: Collection[Pool], event: Event
     if not pools:
         return state if not state.cluster.use else replace(state, cluster=replace(state.cluster, use={}), listed={})
     known = state.cluster
+    if isinstance(event, Registered) and event.leases is not None and event.yarn_app in known.use:
+        app = next((app for app, yarn_app in state.yarn_apps.items() if yarn_app == event.yarn_app), event.yarn_app)
+        mine = tuple(replace(one, app=app) for one in known.use[event.yarn_app])
+        known = replace(known, use={**without_use(known, known.use.keys() - {event.yarn_app}).use, app: mine})
     if isinstance(event, ContainersListed) and home_of(state, event.app) in pools:
         known = with_use(known, event)
     # After a restart, or periodically, list all again: earlier answers may be lost or outdated.

@@ -1,7 +1,7 @@
 """The arbiter's configuration file (TOML)."""
 
 from collections.abc import Callable, Collection
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -11,10 +11,12 @@ from yarn_plugin.api import wire
 from yarn_plugin.api.jobs import TENANT
 from yarn_plugin.cells.file import read_cells
 from yarn_plugin.decide.allocators import AllocatorKind
+from yarn_plugin.decide.allocators.auction import on_ledger
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.arbiter import BUILT_IN
-from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.settings import RECORDS_S, LedgerSettings
 from yarn_plugin.decide.pools.controller import Kind, Registry
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
@@ -83,13 +85,15 @@ def _with_allocator(registry: Registry, given: dict[str, Any], folder: Path) -> 
 
 
 def _parameters(kind: Kind, registry: Registry, given: object, folder: Path) -> object:
-    """The parameters of a controller, checked so that the journal can store them."""
+    """The parameters of a controller, checked so that the journal can store them; those of `lease` as the ledger's."""
     tagged = _tagged(f"controller {kind.name!r}", kind, registry, given)
     if kind.parameters is LedgerSettings:
         tagged = _with_allocator(registry, tagged, folder)
     codec = Codec(registry.tags(), unknown_fields="forbid")
     try:
         parameters = codec.read(tagged)
+        if isinstance(parameters, LeaseSettings):
+            parameters = replace(on_ledger(parameters), records_s=RECORDS_S)
         if isinstance(parameters, LedgerSettings) and isinstance(parameters.settings, BuddyCellsSettings):
             parameters.settings.check_inside(registry.allocators)
     except UnknownRecordError as problem:
@@ -168,7 +172,7 @@ class PoolSection(Section):
             max_grace=self.max_grace_s,
             max_apps_per_user=self.max_apps_per_user,
             max_streams_per_user=self.max_streams_per_user,
-            controller=self.controller,
+            controller="ledger" if isinstance(self.parameters, LedgerSettings) else self.controller,
             parameters=self.parameters,
         )
 

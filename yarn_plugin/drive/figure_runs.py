@@ -20,8 +20,8 @@ from yarn_plugin.drive.pool_simulation import SimulationError
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.training_runs import TrainingRun, simulate
 from yarn_plugin.errors import ReportedError, describe, os_reason
-from yarn_plugin.simulation.jobs.outcome import JobsOutcome
 from yarn_plugin.simulation.jobs.virtual_clusters import by_gpu_time
+from yarn_plugin.simulation.outcome import Outcome
 from yarn_plugin.simulation.paper_figures.job_case import JobCase
 from yarn_plugin.simulation.paper_figures.queue_case import QueueCase
 from yarn_plugin.simulation.paper_figures.record import Record, of_jobs, of_queue, of_training, read
@@ -101,7 +101,7 @@ def training_run(case: TrainingCase) -> TrainingRun:
     )  # fmt: skip
 
 
-def _jobs_outcome(case: JobCase) -> JobsOutcome:
+def _jobs_outcome(case: JobCase) -> Outcome:
     jobs, registry = case.jobs(), installed()
     if case.scenario == "gangs":
         return simulate_cells(case.policy, registry, by_gpu_time(jobs, case.size.load), jobs, "fifo")

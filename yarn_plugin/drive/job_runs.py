@@ -2,6 +2,7 @@
 run on GPUs or on cores."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from yarn_plugin.decide.allocators.allox.sampling import FRACTIONS
 from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
@@ -14,13 +15,14 @@ from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.topology import topology
 from yarn_plugin.drive.job_simulator import JobSimulation, Order
 from yarn_plugin.drive.side_simulator import SideSimulation
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES
 from yarn_plugin.model.share import Pool
 from yarn_plugin.model.topology import Topology, TopologyDescription
 from yarn_plugin.simulation.jobs.job import Job
-from yarn_plugin.simulation.jobs.outcome import JobsOutcome
 from yarn_plugin.simulation.jobs.virtual_clusters import gpus_of, private_clusters, topology_of
+from yarn_plugin.simulation.outcome import Outcome
 
 PRIVATE = "private"
 CELL_POLICIES = ("cells", "quota", "capacity", "fair", "fifo", PRIVATE)
@@ -42,7 +44,7 @@ def simulate_cells(
     order: Order,
     on_ended: Callable[[int], None] = lambda count: None,
     keeps_holdings: bool = False,
-) -> JobsOutcome:
+) -> Outcome:
     """Simulate jobs in virtual clusters. `order`: which jobs of each claim. `keeps_holdings`: see `JobSimulation`."""
     assured = {name: gpus_of(spec, name) for name in spec.clusters}
     allocator: str
@@ -50,7 +52,7 @@ def simulate_cells(
     match policy:
         case "private":
             parts = simulate_private(registry, spec, jobs, order, on_ended, keeps_holdings)
-            return JobsOutcome.together(list(parts.values()))
+            return Outcome.together(list(parts.values()))
         case "cells":
             allocator, settings = "cells", BuddyCellsSettings(spec)
         case "quota":
@@ -77,9 +79,9 @@ def simulate_private(
     order: Order,
     on_ended: Callable[[int], None] = lambda count: None,
     keeps_holdings: bool = False,
-) -> dict[str, JobsOutcome]:
+) -> dict[str, Outcome]:
     """Simulate the jobs of each virtual cluster in a private cluster of its cells; see `simulate_cells`."""
-    parts, done = dict[str, JobsOutcome](), 0
+    parts, done = dict[str, Outcome](), 0
     for name, own in private_clusters(spec):
         mine = [job for job in jobs if job.tenant == name]
         count = lambda ended, before=done: on_ended(before + ended)  # noqa: E731
@@ -100,12 +102,16 @@ def simulate_sides(
     on_ended: Callable[[int], None] = lambda count: None,
     sample_share: float = 0.0,
     barrier: bool = False,
-) -> JobsOutcome:
+) -> Outcome:
     """Simulate jobs that may run on GPUs or on cores. A slot of cores has room for every job.
 
     AlloX is the arbiter's own allocator, other policies are simulated alone; with a `barrier`, AlloX too.
     `sample_share`: above 0, the times of jobs are not known, and jobs are sampled first: by the allocator on so large a
     part of the machines, under other policies on all. `barrier`: see `SideSimulation`.
+
+    Raises:
+        BadInputError: no node has a GPU, or room for a slot.
+        SimulationError: the policy leaves jobs waiting.
     """
     sides = [job.demand.alternatives[1] for job in jobs]
     slot = {name: max(side[name] for side in sides) for name in (VCORES, MEMORY)}
@@ -113,11 +119,25 @@ def simulate_sides(
     cells = topology({node.id: node for node in nodes}, {}, TopologyDescription())
     slots = sum(min(node.capacity[name] // slot[name] for name in slot) for node in nodes if node.capacity)
     gpus = sum(node.capacity[GPU] for node in nodes)
+    if not gpus + slots:
+        room = f"a GPU, or room for a slot of {slot[VCORES]} vcores and {slot[MEMORY]} MB"
+        raise BadInputError("--cluster", f"{len(nodes)} nodes", f"must have {room}")
+    if not (gpus and slots):
+        # A side without machines is none: no policy waits for it, and no progress is measured by it.
+        jobs = [_only_on(job, 0 if gpus else 1) for job in jobs]
     if policy == ALLOX and not barrier:
         is_sampled = sample_share > 0
         return _run("allox", settings, registry, cells, jobs, (gpus, slots), "any", on_ended, is_sampled=is_sampled)
     samples = FRACTIONS if sample_share and policy not in UNSAMPLED else ()
     return SideSimulation(SIDE_POLICIES[policy], jobs, (gpus, slots), alpha, samples, barrier, on_ended).run()
+
+
+def _only_on(job: Job, side: int) -> Job:
+    seconds, estimated = (
+        tuple(value if place == side else None for place, value in enumerate(values))
+        for values in (job.seconds, job.estimated_s)
+    )
+    return replace(job, seconds=seconds, estimated_s=estimated)
 
 
 def _run(
@@ -132,7 +152,7 @@ def _run(
     *,
     is_sampled: bool = False,
     keeps_holdings: bool = False,
-) -> JobsOutcome:
+) -> Outcome:
     parameters = LedgerSettings(allocator, settings, grace_s=0.0, place_within_s=0.0, rules=RULES)
     pool = Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters)
     return JobSimulation(

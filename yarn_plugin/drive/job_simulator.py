@@ -21,7 +21,8 @@ from yarn_plugin.model.share import Claim, Holding, Lease, Pool
 from yarn_plugin.model.topology import NODE, Topology
 from yarn_plugin.simulation.jobs.cell_map import CellMap
 from yarn_plugin.simulation.jobs.job import Job
-from yarn_plugin.simulation.jobs.outcome import JobOutcome, JobsOutcome, Spread
+from yarn_plugin.simulation.outcome import JobOutcome, Outcome
+from yarn_plugin.simulation.over_time import Spread
 
 Order = Literal["fifo", "any", "low_priority"]
 """Which jobs of a tenant claim: `fifo`, those that run and the first that waits; `any`, all; `low_priority`, the first
@@ -89,7 +90,7 @@ class JobSimulation:
         self._map = CellMap(keeps_holdings)
         self._progress = Spread({job.tenant for job in jobs})
 
-    def run(self) -> JobsOutcome:
+    def run(self) -> Outcome:
         """Run until all jobs have ended, or nothing more would ever happen.
 
         Raises:
@@ -101,9 +102,18 @@ class JobSimulation:
         unfinished = [run for queue in self._waiting.values() for _, run in queue]
         unfinished += [run for run in self._claiming.values() if run.began_at is not None]
         outcomes = sorted([*self._outcomes, *map(self._outcome, unfinished)], key=lambda one: one.number)
-        return JobsOutcome(tuple(outcomes), sum(self._machines), self._busy_s, self._engine.now, self._engine.inputs,
-                           self._progress.mean(self._engine.now), self._nodes, tuple(self._map.blocked),
-                           tuple(self._map.holdings))  # fmt: skip
+        return Outcome(
+            tuple(outcomes),
+            self._engine.now,
+            self._engine.inputs,
+            len(unfinished),
+            sum(self._machines),
+            self._busy_s,
+            tuple(self._map.holdings),
+            nodes=self._nodes,
+            blocked=tuple(self._map.blocked),
+            progress_spread=self._progress.mean(self._engine.now),
+        )
 
     def is_done(self) -> bool:
         """Whether all jobs have ended."""
@@ -209,8 +219,18 @@ class JobSimulation:
 
     def _outcome(self, run: _Run, at: float | None = None) -> JobOutcome:
         run_s = (run.job.seconds[run.alternative] or 0.0) if at is not None else 0.0
-        return JobOutcome(run.job.number, run.job.tenant, run.job.gpus, run.job.arrives_at, at, run.alternative, run_s,
-                          run.preempted, run.lost_gpu_s)  # fmt: skip
+        return JobOutcome(
+            run.job.name,
+            run.job.tenant,
+            run.job.arrives_at,
+            at,
+            run_s,
+            run.job.number,
+            gpus=run.job.gpus,
+            alternative=run.alternative,
+            preempted=run.preempted,
+            lost_gpu_s=run.lost_gpu_s,
+        )
 
     # What the controller is told, and commands.
 

@@ -20,8 +20,7 @@ from yarn_plugin.model.share import Claim, Lease, Pool
 from yarn_plugin.simulation.leasing.application import JobProgress, TrainingApplication
 from yarn_plugin.simulation.leasing.job import RunningJob
 from yarn_plugin.simulation.leasing.layout import GpuIds, Layout
-from yarn_plugin.simulation.leasing.outcome import JobOutcome, Round, TrainingOutcome
-from yarn_plugin.simulation.outcome import Holding
+from yarn_plugin.simulation.outcome import Holding, JobOutcome, Outcome, Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ class LeaseSimulation:
         self._outcomes: list[JobOutcome] = []
         self._rounds: dict[int, _RoundCount] = {}
 
-    def run(self) -> TrainingOutcome:
+    def run(self) -> Outcome:
         """Run until all applications have ended, or nothing more would ever happen.
 
         Raises:
@@ -375,7 +374,7 @@ class LeaseSimulation:
 
         return wake
 
-    def _outcome(self) -> TrainingOutcome:
+    def _outcome(self) -> Outcome:
         for run in self._runs.values():
             run.progress(self.engine.now)
             self._outcomes += _outcomes(run)
@@ -385,12 +384,31 @@ class LeaseSimulation:
             Round(number, count.at, count.asked, count.offered, count.bidders)
             for number, count in sorted(self._rounds.items())
         )
-        return TrainingOutcome(len(self._layout.gpus), tuple(self._outcomes), rounds, tuple(self._holdings),
-                               self.engine.now, len(self._runs))  # fmt: skip
+        return Outcome(
+            tuple(self._outcomes),
+            self.engine.now,
+            self.engine.inputs,
+            len(self._runs),
+            len(self._layout.gpus),
+            holdings=tuple(self._holdings),
+            rounds=rounds,
+        )
 
 
 def _outcomes(run: _Run) -> Iterator[JobOutcome]:
     for job in run.jobs.values():
-        yield JobOutcome(run.arrival.group, job.id, run.arrival.at, run.ended.get(job.id), job.first_max_gpus,
-                         job.done * job.profile.iteration_s, job.attained_gpu_s, job.busy_gpu_s,
-                         job.moves)  # fmt: skip
+        iterations_s = job.done * job.profile.iteration_s
+        yield JobOutcome(
+            job.id,
+            run.arrival.group,
+            run.arrival.at,
+            run.ended.get(job.id),
+            iterations_s / job.first_max_gpus,
+            user=run.arrival.user,
+            weight=run.arrival.weight,
+            gpus=job.first_max_gpus,
+            iterations_s=iterations_s,
+            gpu_s=job.attained_gpu_s,
+            busy_gpu_s=job.busy_gpu_s,
+            moves=job.moves,
+        )

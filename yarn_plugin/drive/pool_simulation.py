@@ -9,15 +9,28 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from heapq import heappop, heappush
 from typing import Any, Protocol
 
-from yarn_plugin.decide.pools.commands import Ask, Command, Downgrade, Grant, LeaseEnded, Offer, Renew, Revoke, Solve
+from yarn_plugin.decide.pools.advance import MIN_TIMER_DELAY
+from yarn_plugin.decide.pools.commands import (
+    Ask,
+    Command,
+    Downgrade,
+    Grant,
+    LeaseEnded,
+    Offer,
+    Renew,
+    Revoke,
+    SetTimer,
+    Solve,
+)
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome
+from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Started, TimerDue, ViewChanged
 from yarn_plugin.decide.pools.view import View
-from yarn_plugin.drive.virtual_pool import VirtualPool
-from yarn_plugin.drive.virtual_time import Agenda
+from yarn_plugin.drive.virtual_time import Agenda, World
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.model.journaled import Mutable
 from yarn_plugin.model.share import Claim, Pool
 from yarn_plugin.model.topology import Topology
 
@@ -72,8 +85,10 @@ class Claimants(Protocol):
         ...
 
 
-class PoolSimulation:
-    """A pool in virtual time. `solve_s`: how long a solver takes.
+class PoolSimulation(World):
+    """A pool in virtual time: its controller with its timers, and the view that it is shown. Nothing is journaled, and
+    an exception of the controller ends the simulation. `solve_s`: how long a solver takes. `state`: the controller's.
+    `inputs`: how many it was given.
 
     Raises:
         NoControllerError: the pool's controller cannot be created.
@@ -82,14 +97,18 @@ class PoolSimulation:
     def __init__(
         self, pool: Pool, registry: Registry, topology: Topology, claimants: Claimants, solve_s: float = 0.0
     ) -> None:
-        self._pool, self._claimants, self._solve_s = VirtualPool(pool, registry), claimants, solve_s
-        self._solver = registry.solver()
+        self._claimants, self._solve_s, self._solver = claimants, solve_s, registry.solver()
+        self._controller = registry.controller(pool)
+        self.state: Any = self._controller.initial_state()
+        self._is_mutable = isinstance(self.state, Mutable)
+        self.inputs = 0
         self._view = View(capacity=topology.capacity(), topology=topology, steering=True)
-        self._shown = self._view.only(self._pool.reads)
+        self._shown = self._view.only(self._controller.reads)
         self._agenda = Agenda()
+        self._timers: dict[str, float] = {}
+        self._due: list[tuple[float, str]] = []
         self._claims_changed = False
-        self._inputs: deque[Input] = deque()
-        self.now = 0.0
+        self._waiting: deque[Input] = deque()
 
     def run(self) -> None:
         """Run until nobody claims anything any more, or nothing more would ever happen.
@@ -97,35 +116,38 @@ class PoolSimulation:
         Raises:
             SimulationError: the controller loops.
         """
-        self._carry_out(self._pool.start(self._shown, 0.0))
+        self._advance(Started())
         self._claimants.settle()
-        progress_at = 0.0
-        while not self._claimants.is_done() and self.now < progress_at + STUCK_AFTER:
-            due, timer = self._agenda.next_at(), self._pool.next_due()
-            if min(due, timer) == math.inf:
-                break
-            if timer <= due:
-                self.now = timer
-                self._carry_out(self._pool.fire(self._shown, timer))
-            else:
-                self.now = progress_at = due
-                while self._agenda.next_at() == due:
-                    self._agenda.pop()[1](due)
-            self.drain()
-            # What happens at one moment is one change: a lease that ends and is won back moves nothing.
-            if min(self._agenda.next_at(), self._pool.next_due()) > self.now:
-                self._claimants.settle()
-            progress_at = progress_at if self._agenda.is_idle() else self.now
+        self._agenda.run(self, STUCK_AFTER)
+
+    def is_done(self) -> bool:
+        """Whether nobody claims anything any more."""
+        return self._claimants.is_done()
+
+    def next_due(self) -> float:
+        """The controller's next timer."""
+        while self._due and self._timers.get(self._due[0][1]) != self._due[0][0]:
+            heappop(self._due)
+        return self._due[0][0] if self._due else math.inf
+
+    def fire(self, at: float) -> None:
+        """A timer of the controller is due."""
+        _, key = heappop(self._due)
+        del self._timers[key]
+        self._advance(TimerDue(key))
+        self.drain()
+
+    def settle(self) -> None:
+        """Give the controller what this moment brought; then all that happens in it is one change for the claimants: a
+        lease that ends and is won back moves nothing."""
+        self.drain()
+        if self.is_done() or min(self._agenda.next_at(), self.next_due()) > self.now:
+            self._claimants.settle()
 
     @property
-    def inputs(self) -> int:
-        """How many inputs the controller was given."""
-        return self._pool.inputs
-
-    @property
-    def state(self) -> Any:
-        """The controller's state."""
-        return self._pool.state
+    def now(self) -> float:
+        """The current time."""
+        return self._agenda.now
 
     def put(self, at: float, action: Callable[[float], None]) -> None:
         """Call this at a time."""
@@ -137,7 +159,7 @@ class PoolSimulation:
 
     def send(self, message: FromApp) -> None:
         """A message of an application to the controller."""
-        self._inputs.append(message)
+        self._waiting.append(message)
 
     def drain(self) -> None:
         """Give the controller all that waits for it at this moment.
@@ -148,8 +170,8 @@ class PoolSimulation:
         for _ in range(MAX_INPUTS_AT_ONCE):
             if self._claims_changed:
                 self._see()
-            elif self._inputs:
-                self._carry_out(self._pool.take(self._shown, self.now, self._inputs.popleft()))
+            elif self._waiting:
+                self._advance(self._waiting.popleft())
             else:
                 return
         raise SimulationError(f"the controller of the pool does not come to rest at {self.now:.0f} s")
@@ -157,20 +179,29 @@ class PoolSimulation:
     def _see(self) -> None:
         self._claims_changed = False
         self._view = replace(self._view, claims=self._claimants.claims())
-        shown = self._view.only(self._pool.reads)
+        shown = self._view.only(self._controller.reads)
         if shown != self._shown:
             self._shown = shown
-            self._carry_out(self._pool.see(shown, self.now))
+            self._advance(ViewChanged())
+
+    def _advance(self, what: Input) -> None:
+        self.inputs += 1
+        self.state, commands = self._controller.advance(self.state, self._shown, self.now, what)
+        if self._is_mutable:
+            self.state.commit()
+        self._carry_out(commands)
 
     def _carry_out(self, commands: Sequence[Command]) -> None:
         for command in commands:
             match command:
+                case SetTimer(key, at):
+                    self._set_timer(key, at)
                 case Solve(name, problem):
                     self._solve(name, problem)
                 case Ask(_, app, question) | Offer(_, app, question):
                     answer = self._claimants.answer(app, question)
                     if answer is not None:
-                        self._inputs.append(FromApp(app, answer))
+                        self._waiting.append(FromApp(app, answer))
                 case Grant():
                     self._claimants.granted(command)
                 case Renew():
@@ -189,9 +220,19 @@ class PoolSimulation:
     def _revoke(self, command: Revoke, at: float) -> None:
         self._claimants.revoked(command)
 
+    def _set_timer(self, key: str, at: float | None) -> None:
+        if at is None:
+            self._timers.pop(key, None)
+            return
+        # As live: a controller that sets timers in the past must not keep the arbiter busy at one moment.
+        due = at if at > self.now else self.now + MIN_TIMER_DELAY
+        if self._timers.get(key) != due:
+            self._timers[key] = due
+            heappush(self._due, (due, key))
+
     def _solve(self, name: str, problem: object) -> None:
         outcome = Outcome(name, "done", self._solver(problem))
         if self._solve_s:
-            self.put(self.now + self._solve_s, lambda at: self._inputs.append(outcome))
+            self.put(self.now + self._solve_s, lambda at: self._waiting.append(outcome))
         else:
-            self._inputs.append(outcome)
+            self._waiting.append(outcome)

@@ -125,7 +125,7 @@ def round_settings(pool: Pool) -> LeaseSettings | None:
             return settings
         case LedgerSettings() as ledger if ledger.allocator == THEMIS:
             own = ledger.settings if isinstance(ledger.settings, AuctionSettings) else AuctionSettings()
-            return own.of_rounds(ledger.seed, ledger.rules)
+            return own.of_rounds(ledger.seed, ledger.rules, ledger.grace_s)
         case _:
             return None
 

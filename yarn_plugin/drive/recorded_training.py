@@ -22,7 +22,7 @@ from yarn_plugin.model.auction import Estimate
 from yarn_plugin.model.gpus import Job, Machine, Slot
 from yarn_plugin.model.share import Pool, Registration
 from yarn_plugin.model.topology import Topology
-from yarn_plugin.simulation.leasing.outcome import JobOutcome, TrainingOutcome
+from yarn_plugin.simulation.outcome import JobOutcome, Outcome
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob, TrainingWorkload, ordered
 from yarn_plugin.simulation.training.cluster import TrainingCluster
 from yarn_plugin.validation import one_of
@@ -39,7 +39,7 @@ class RecordedTraining:
     settings: LeaseSettings
     workload: TrainingWorkload
     cluster: TrainingCluster
-    outcome: TrainingOutcome
+    outcome: Outcome
     left_out: tuple[str, ...]
 
 
@@ -84,11 +84,11 @@ def recorded_training(
         settings,
         TrainingWorkload(ordered([_as_training(app, start) for app in described.values()])),
         TrainingCluster(tuple(map(_with_slots, gpus.machines(gpus.by_slot(gpus.places))))),
-        TrainingOutcome(
-            len(gpus.places),
+        Outcome(
             tuple(outcomes),
-            ended_at=end - start,
+            end - start,
             unfinished=sum(app.ended_at is None for app in described.values()),
+            gpus=len(gpus.places),
         ),
         tuple(name for name in apps if name not in described),
     )
@@ -160,14 +160,17 @@ def _outcomes(app: _App, start: float, end: float) -> list[JobOutcome]:
     gpu_s = app.gpu_s + sum(ended - since for since in app.granted.values())
     return [
         JobOutcome(
-            app.registration.id,
             job.id,
+            app.registration.id,
             app.registration.registered_at - start,
             None if app.ended_at is None else ended - start,
-            job.max_gpus,
-            (job.iterations_done + job.iterations_left) * job.iteration_s,
-            gpu_s / len(app.jobs),
-            0.0,
+            iterations_s / job.max_gpus,
+            user=app.registration.user,
+            weight=app.registration.weight,
+            gpus=job.max_gpus,
+            iterations_s=iterations_s,
+            gpu_s=gpu_s / len(app.jobs),
         )
         for job in app.jobs.values()
+        for iterations_s in [(job.iterations_done + job.iterations_left) * job.iteration_s]
     ]

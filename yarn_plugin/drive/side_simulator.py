@@ -18,9 +18,10 @@ from yarn_plugin.decide.mechanisms import allox
 from yarn_plugin.decide.policies.sides import SidePolicy
 from yarn_plugin.decide.policies.sides.queue import GPU_KIND, Queue, Running
 from yarn_plugin.drive.pool_simulation import SimulationError
-from yarn_plugin.drive.virtual_time import Agenda
+from yarn_plugin.drive.virtual_time import Agenda, World
 from yarn_plugin.simulation.jobs.job import Job
-from yarn_plugin.simulation.jobs.outcome import JobOutcome, JobsOutcome, Spread
+from yarn_plugin.simulation.outcome import JobOutcome, Outcome
+from yarn_plugin.simulation.over_time import Spread
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +46,7 @@ class _Run:
         return replace(self.seen, times=self.job.seconds).value_on(self.kind)
 
 
-class SideSimulation:
+class SideSimulation(World):
     """A workload under a side policy.
 
     Args:
@@ -77,12 +78,12 @@ class SideSimulation:
         self._waiting: dict[str, _Run] = {}
         self._running: dict[str, _Run] = {}
         self._agenda = Agenda()
-        self._at, self._has_new = 0.0, False
+        self._has_new = False
         self._busy_s = 0.0
         self._outcomes: list[JobOutcome] = []
         self._progress = Spread(self._users)
 
-    def run(self) -> JobsOutcome:
+    def run(self) -> Outcome:
         """Run until all jobs have ended.
 
         Raises:
@@ -90,17 +91,22 @@ class SideSimulation:
         """
         for job in self._jobs:
             self._put(job.arrives_at, partial(self._arrive, job))
-        while not self._agenda.is_idle():
-            self._at = self._agenda.next_at()
-            while self._agenda.next_at() == self._at:
-                self._agenda.pop()[1](self._at)
-            self._start_samples()
-            self._choose()
+        self._agenda.run(self)
         if self._waiting:
             raise SimulationError(f"{len(self._waiting)} jobs are never started: the policy leaves all machines idle")
         outcomes = sorted(self._outcomes, key=lambda one: one.number)
-        return JobsOutcome(tuple(outcomes), sum(map(len, self._ends)), self._busy_s, self._at,
-                           progress_spread=self._progress.mean(self._at))  # fmt: skip
+        return Outcome(
+            tuple(outcomes),
+            self._agenda.now,
+            gpus=sum(map(len, self._ends)),
+            busy_s=self._busy_s,
+            progress_spread=self._progress.mean(self._agenda.now),
+        )
+
+    def settle(self) -> None:
+        """Start what may start now."""
+        self._start_samples()
+        self._choose()
 
     def _put(self, at: float, action: Callable[[float], None]) -> None:
         # The authors' simulator moves in steps of a second.
@@ -128,7 +134,7 @@ class SideSimulation:
                     by_user[user] = queue
                 machine = self._hold(kind, self._ends[kind].index(None), seconds)
                 self._busy_s += seconds
-                self._put(self._at + seconds, partial(self._sampled, run, kind, machine))
+                self._put(self._agenda.now + seconds, partial(self._sampled, run, kind, machine))
 
     def _sampled(self, run: _Run, kind: int, machine: int, at: float) -> None:
         self._ends[kind][machine] = None
@@ -153,9 +159,10 @@ class SideSimulation:
         self._has_new = False
         waiting = sorted(self._waiting.values(), key=lambda run: (run.job.arrives_at, run.job.number))
         # What should have ended by now does so any moment.
-        free_in = tuple(tuple(0.0 if end is None else max(end - self._at, 1.0) for end in ends) for ends in self._ends)
+        at = self._agenda.now
+        free_in = tuple(tuple(0.0 if end is None else max(end - at, 1.0) for end in ends) for ends in self._ends)
         running = tuple(Running(run.seen, run.kind, run.machine) for run in self._running.values())
-        queue = Queue(self._at, tuple(run.seen for run in waiting), running, free_in, self._users, self._alpha,
+        queue = Queue(at, tuple(run.seen for run in waiting), running, free_in, self._users, self._alpha,
                       slots_per_gpu=self._slots_per_gpu)  # fmt: skip
         choice = self._policy.choose(queue)
         for name in choice.preempted:
@@ -168,34 +175,45 @@ class SideSimulation:
     def _begin(self, run: _Run, kind: int, machine: int) -> None:
         seconds, estimated = run.job.seconds[kind], run.job.estimated_s[kind]
         assert seconds is not None and estimated is not None, "a job is started where it cannot run"
-        run.kind, run.began_at, run.wake = kind, self._at, run.wake + 1
+        run.kind, run.began_at, run.wake = kind, self._agenda.now, run.wake + 1
         run.machine = self._hold(kind, machine, run.left * estimated)
         self._running[run.job.name] = run
-        self._progress.add(self._at, run.job.tenant, run.value)
-        self._put(self._at + run.left * seconds, partial(self._end, run, run.wake))
+        self._progress.add(self._agenda.now, run.job.tenant, run.value)
+        self._put(self._agenda.now + run.left * seconds, partial(self._end, run, run.wake))
 
     def _hold(self, kind: int, machine: int, seconds: float) -> int:
         assert self._ends[kind][machine] is None, "a machine is held twice"
-        self._ends[kind][machine] = self._at + seconds
+        self._ends[kind][machine] = self._agenda.now + seconds
         return machine
 
     def _stop(self, name: str) -> _Run:
         run = self._running.pop(name)
         seconds = run.job.seconds[run.kind]
         assert run.began_at is not None and seconds is not None
-        ran_s = self._at - run.began_at
+        ran_s = self._agenda.now - run.began_at
         run.left, run.ran_s, run.began_at = max(run.left - ran_s / seconds, 0.0), run.ran_s + ran_s, None
         self._busy_s += ran_s
         self._ends[run.kind][run.machine] = None
-        self._progress.add(self._at, run.job.tenant, -run.value)
+        self._progress.add(self._agenda.now, run.job.tenant, -run.value)
         return run
 
     def _end(self, run: _Run, wake: int, at: float) -> None:
         if run.began_at is None or wake != run.wake:
             return
         self._stop(run.job.name)
-        self._outcomes.append(JobOutcome(run.job.number, run.job.tenant, run.job.gpus, run.job.arrives_at, self._at,
-                                         run.kind, run.ran_s, run.preempted))  # fmt: skip
+        self._outcomes.append(
+            JobOutcome(
+                run.job.name,
+                run.job.tenant,
+                run.job.arrives_at,
+                self._agenda.now,
+                run.ran_s,
+                run.job.number,
+                gpus=run.job.gpus,
+                alternative=run.kind,
+                preempted=run.preempted,
+            )
+        )
         self._on_ended(len(self._outcomes))
 
 

@@ -19,7 +19,7 @@ from yarn_plugin.decide.events import AppSaid, Configured, JobsDeclared, Registe
 from yarn_plugin.decide.events import Vacated as VacatedEvent
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.drive.simulated_manager import SimulatedManager
-from yarn_plugin.drive.virtual_time import Agenda, ArbiterDecision, VirtualArbiter
+from yarn_plugin.drive.virtual_time import Agenda, ArbiterDecision, VirtualArbiter, World
 from yarn_plugin.errors import BadInputError, describe
 from yarn_plugin.journal.records import Records
 from yarn_plugin.model.cluster import YarnApp
@@ -41,7 +41,7 @@ from yarn_plugin.simulation.application import (
     WokenUp,
 )
 from yarn_plugin.simulation.cluster import ClusterFile
-from yarn_plugin.simulation.outcome import AppOutcome, Outcome, Usage
+from yarn_plugin.simulation.outcome import JobOutcome, Outcome, Usage
 from yarn_plugin.simulation.scheduler_queues import Queue, QueueTree
 from yarn_plugin.simulation.stock_yarn import StockYarn
 from yarn_plugin.simulation.workload import Submission
@@ -71,7 +71,7 @@ class _Run:
     figures: dict[str, float] = field(default_factory=dict)
 
 
-class Simulation:
+class Simulation(World):
     """One run of a workload on a cluster.
 
     Args:
@@ -121,7 +121,6 @@ class Simulation:
         self._parts = dict.fromkeys(self._groups, 0.0)
         self._used: dict[str, float] = {}
         self._usage: list[Usage] = []
-        self._now = 0.0
         self._shares_sent = self._weights_written = self._containers_signalled = 0
 
     def run(self) -> Outcome:
@@ -135,23 +134,21 @@ class Simulation:
             self._manager.plan_downtime(one.at_s, one.at_s + one.duration_s, one.preserve_weights)
         for run in self._runs:
             self._agenda.put(run.submission.common.arrival_s, self._at(self._arrive, run))
-        progress_at = 0.0
-        while self._left and self._now < progress_at + STUCK_AFTER:
-            progress_at = progress_at if self._agenda.is_idle() else self._now
-            if not self._advance():
-                break
+        self._agenda.run(self, STUCK_AFTER)
         return self._outcome()
 
-    def _advance(self) -> bool:
-        """Run the next action or timer; False if none is left. Timers precede other actions of the same time."""
-        due, timer = self._agenda.next_at(), self._arbiter.next_due()
-        if timer is not None and timer <= due:
-            self._now = timer
-            self._arbiter.advance_to(timer)
-        elif due < math.inf:
-            self._now, action = self._agenda.pop()
-            action(self._now)
-        return timer is not None or due < math.inf
+    def is_done(self) -> bool:
+        """Whether all applications have finished."""
+        return not self._left
+
+    def next_due(self) -> float:
+        """The arbiter's next timer."""
+        due = self._arbiter.next_due()
+        return math.inf if due is None else due
+
+    def fire(self, at: float) -> None:
+        """A timer of the arbiter is due."""
+        self._arbiter.advance_to(at)
 
     # Applications.
 
@@ -306,24 +303,26 @@ class Simulation:
 
     def _outcome(self) -> Outcome:
         return Outcome(
-            apps=tuple(self._ending(run) for run in self._runs),
+            tuple(self._ending(run) for run in self._runs),
+            max(self._agenda.now, self._arbiter.now),
+            self._arbiter.seq,
+            self._left,
             groups=self._groups,
             usage=tuple(self._usage),
-            inputs=self._arbiter.seq,
             shares_sent=self._shares_sent,
             weights_written=self._weights_written,
             containers_signalled=self._containers_signalled,
-            ended_at=max(self._now, self._arbiter.now),
         )
 
-    def _ending(self, run: _Run) -> AppOutcome:
+    def _ending(self, run: _Run) -> JobOutcome:
         max_containers = run.application.max_containers
         capacity = max(_count(self._capacity, run), 1)
         containers = capacity if max_containers is None else min(max_containers, capacity)
         alone = run.application.isolated_runtime(containers)
         given = run.submission.common
-        return AppOutcome(run.submission.name, run.submission.group, given.user, given.weight, given.arrival_s,
-                      run.started_at, run.finished_at, alone, run.figures)  # fmt: skip
+        return JobOutcome(run.submission.name, run.submission.group, given.arrival_s, run.finished_at, alone,
+                          run.submission.number, given.user, given.weight, run.started_at,
+                          figures=run.figures)  # fmt: skip
 
 
 def _resources(container: Container) -> Resources:

@@ -21,7 +21,7 @@ from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
 from yarn_plugin.simulation.leasing.application import Beliefs, TrainingApplication, TrainingKind, installed_kind
 from yarn_plugin.simulation.leasing.layout import Layout
-from yarn_plugin.simulation.leasing.outcome import TrainingOutcome
+from yarn_plugin.simulation.outcome import Outcome
 from yarn_plugin.simulation.result import Result
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingWorkload
 from yarn_plugin.simulation.training.cluster import TrainingCluster
@@ -62,9 +62,6 @@ class TrainingRun:
     entitlement: Entitlement = "application"
 
 
-TrainingResult = Result[TrainingOutcome]
-
-
 def check_policy(name: str) -> None:
     """Raises:
     BadInputError: it is not installed.
@@ -74,7 +71,7 @@ def check_policy(name: str) -> None:
         raise BadInputError("--policy", name, f"not installed; {one_of(known, name)}")
 
 
-def simulate(run: TrainingRun, on_ended: Callable[[int], None] = lambda count: None) -> TrainingResult:
+def simulate(run: TrainingRun, on_ended: Callable[[int], None] = lambda count: None) -> Result:
     """Run one simulation. `on_ended`: called with the number of bidders that have ended.
 
     Raises:
@@ -148,7 +145,7 @@ def pool_of(run: TrainingRun) -> Pool:
 
 def simulate_all(
     runs: Sequence[TrainingRun], processes: int, on_ended: Callable[[int], None] = lambda count: None
-) -> list[TrainingResult]:
+) -> list[Result]:
     """Run simulations, at most `processes` at a time; the results are in the order of `runs`.
 
     `on_ended`: called with the number of bidders that have ended in all of them.
@@ -175,9 +172,9 @@ class _Processes:
         self._runs, self._max, self._on_ended = runs, processes, on_ended
         self._ended = [0] * len(runs)
         self._running: dict[Connection, tuple[int, BaseProcess]] = {}
-        self._results: dict[int, TrainingResult] = {}
+        self._results: dict[int, Result] = {}
 
-    def results(self) -> list[TrainingResult]:
+    def results(self) -> list[Result]:
         """Run them all."""
         waiting = list(enumerate(self._runs))
         try:
@@ -214,7 +211,7 @@ class _Processes:
             case int():
                 self._ended[place] = said
                 self._on_ended(sum(self._ended))
-            case (TrainingOutcome() as outcome, float() as wall_s):
+            case (Outcome() as outcome, float() as wall_s):
                 self._results[place] = Result(self._runs[place].policy, self._runs[place].seed, outcome, wall_s)
                 del self._running[ready]
                 process.join()

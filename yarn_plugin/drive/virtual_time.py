@@ -16,10 +16,29 @@ from yarn_plugin.journal.records import MemoryRecords, Record, Records
 ArbiterDecision = Decided[Event, Command]
 
 
+class World:
+    """What lives by an agenda. By itself it has no timers, and goes on while there are actions."""
+
+    def is_done(self) -> bool:
+        """Whether nothing more needs to happen."""
+        return False
+
+    def next_due(self) -> float:
+        """When the next timer is due; infinity without one."""
+        return math.inf
+
+    def fire(self, at: float) -> None:
+        """The first timer is due."""
+
+    def settle(self) -> None:
+        """No action is left of this moment, or the world is done. Timers may be."""
+
+
 class Agenda:
-    """Future actions by time; those of the same time in the order in which they were added."""
+    """Future actions by time; those of the same time in the order in which they were added. `now`: the time."""
 
     def __init__(self) -> None:
+        self.now = 0.0
         self._actions: list[tuple[float, int, bool, Callable[[float], None]]] = []
         self._count = self._essential = 0
 
@@ -28,10 +47,6 @@ class Agenda:
         self._count += 1
         self._essential += essential
         heappush(self._actions, (at, self._count, essential, action))
-
-    def is_idle(self) -> bool:
-        """Whether no essential action is left."""
-        return not self._essential
 
     def next_at(self) -> float:
         """The time of the next action; infinity if none is left."""
@@ -42,6 +57,29 @@ class Agenda:
         at, _, essential, action = heappop(self._actions)
         self._essential -= essential
         return at, action
+
+    def run(self, world: World, stuck_after: float = math.inf) -> None:
+        """Let one thing happen after the other until the world is done, or nothing is left. Timers precede actions of
+        the same time.
+
+        `stuck_after`: stop when for so many seconds no essential action was left.
+        """
+        progress_at = self.now
+        while not world.is_done() and self.now < progress_at + stuck_after:
+            due, timer = self.next_at(), world.next_due()
+            if min(due, timer) == math.inf:
+                return
+            essential = self._essential
+            if timer <= due:
+                self.now = timer
+                world.fire(timer)
+            else:
+                self.now, action = self.pop()
+                action(self.now)
+            if self.next_at() > self.now or world.is_done():
+                world.settle()
+            if essential or self._essential:
+                progress_at = self.now
 
 
 class VirtualClock:

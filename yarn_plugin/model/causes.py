@@ -451,9 +451,9 @@ class LeaseRound:
     kind: Literal["lease-round"] = "lease-round"
 
 
-How = Literal["bid", "leftover", "policy", "kept"]
+How = Literal["bid", "leftover", "policy", "kept", "recorded"]
 """How GPUs were won: by a bid, as leftover of the bidders, by a policy without auction, or kept since nobody else got
-them."""
+them; or their application has a record of it, and the arbiter had lost its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,6 +490,21 @@ class LeaseReleased:
 
     app: str
     kind: Literal["lease-released"] = "lease-released"
+
+
+RefusedFor = Literal["unknown", "leased", "unused", "policy"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRefused:
+    """GPUs of a lease that an application has a record of are not leased to it. `why`: they are no usable GPUs of the
+    pool; others lease them; YARN lists no containers of the application for them; or its allocator leases them so to
+    nobody, since they are beyond a quota, say."""
+
+    lease: str
+    gpus: tuple[str, ...]
+    why: RefusedFor
+    kind: Literal["record-refused"] = "record-refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,6 +584,7 @@ LeaseCause = (
     | LeaseLost
     | LeaseVacated
     | LeaseReleased
+    | RecordRefused
     | NotPlaced
     | BeyondLease
     | TooManyApps

@@ -266,6 +266,17 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """A lease as its application knows it, of an arbiter that knows it no more: the id and the GPUs that are in use.
+    `job`: "" if it was for none. `until`: the arbiter's time. Of which class it is, its job and its quota tell."""
+
+    lease: str
+    gpus: tuple[str, ...]
+    job: str = ""
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """Cells granted to one pod of a gang, until a time. `id` is unique in its pool.
 

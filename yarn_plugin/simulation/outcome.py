@@ -1,40 +1,63 @@
-"""The outcome of a simulation: each application, the cluster over time, and their figures as table, text and JSON."""
+"""What a simulation measured: its applications or jobs, and the cluster over time."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
 from math import ceil
-from statistics import fmean
-from typing import Any
 
-from yarn_plugin.quantities import count
+from yarn_plugin.simulation.over_time import Contention
 
 
 @dataclass(frozen=True, slots=True)
-class AppOutcome:
-    """The outcome of one application; times in seconds. `started_at`: when its master started; None if it never did.
+class JobOutcome:
+    """What became of an application or a job; times in seconds. `ended_at` None: it never ended.
 
-    `alone_s`: its runtime alone on the whole cluster. `figures`: its own metrics.
+    `group`: of an application, its own; of a job, its tenant; of a training job, its application in the workload, also
+    where each job bids for itself.
+    `alone_s`: how long it takes if nothing delays it: an application on the whole cluster, a job with the alternative
+    that it ended with, a training job on as many well placed GPUs as it can use.
+    `number`: its place in the workload. `started_at`: when its master started; None if it never did.
+    `gpus`: those that it holds; of a training job, those that it can use.
+    `iterations_s`: GPU seconds of its iterations on GPUs that are not spread. `gpu_s`: GPU seconds held; of these,
+    `busy_gpu_s` were spent computing. `moves`: how often its GPUs changed. `alternative`: the one that it ended with.
+    `preempted`: how often it lost what it had, and `lost_gpu_s` what it held until then, in vain.
+    `figures`: an application's own metrics.
     """
 
     name: str
     group: str
-    user: str
-    weight: float
     arrived_at: float
-    started_at: float | None
-    finished_at: float | None
+    ended_at: float | None
     alone_s: float
+    number: int = 0
+    user: str = ""
+    weight: float = 1.0
+    started_at: float | None = None
+    gpus: int = 0
+    iterations_s: float = 0.0
+    gpu_s: float = 0.0
+    busy_gpu_s: float = 0.0
+    moves: int = 0
+    alternative: int = 0
+    preempted: int = 0
+    lost_gpu_s: float = 0.0
     figures: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def completion_s(self) -> float | None:
-        """Seconds from arrival to end (job completion time, JCT); None if the application has not ended."""
-        return None if self.finished_at is None else self.finished_at - self.arrived_at
+        """Seconds from arrival to end (job completion time, JCT); None if it has not ended."""
+        return None if self.ended_at is None else self.ended_at - self.arrived_at
 
     @property
     def slowdown(self) -> float | None:
         """The completion time relative to running alone."""
         return None if self.completion_s is None else self.completion_s / max(self.alone_s, 1e-9)
+
+    @property
+    def wait_s(self) -> float | None:
+        """The part of the completion time in which a job did not run, or in vain; None if it has not ended."""
+        return None if self.completion_s is None else self.completion_s - self.alone_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,59 +80,166 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a simulation.
+class Round:
+    """A round of allocation. `bidders`: applications that sent a bid with at least one row."""
 
-    `inputs`: number of events that the arbiter processed. `usage`: fractions in the order of `groups`.
+    number: int
+    at: float
+    asked: int = 0
+    offered: int = 0
+    bidders: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a simulation; what its kind does not measure is left at its default.
+
+    `inputs`: how many the arbiter, or the pool's controller, was given. `unfinished`: how many of those that arrived
+    never ended: applications, jobs or bidders.
+    `gpus`: of the pool; where jobs also run on cores, machines. `busy_s`: the sum of the seconds for which each of them
+    was leased. `holdings`: who held which GPU, if that was recorded.
+    `usage`: fractions in the order of `groups`. `rounds`: of a pool whose GPUs are leased in rounds.
+    `nodes`: their number; `blocked`: see `CellMap`. `progress_spread`: see `Spread`.
     """
 
-    apps: tuple[AppOutcome, ...]
-    groups: tuple[str, ...]
-    usage: tuple[Usage, ...]
-    inputs: int
-    shares_sent: int
-    weights_written: int
-    containers_signalled: int
-    ended_at: float
+    jobs: tuple[JobOutcome, ...]
+    ended_at: float = 0.0
+    inputs: int = 0
+    unfinished: int = 0
+    gpus: int = 0
+    busy_s: float = 0.0
+    holdings: tuple[Holding, ...] = ()
+    groups: tuple[str, ...] = ()
+    usage: tuple[Usage, ...] = ()
+    shares_sent: int = 0
+    weights_written: int = 0
+    containers_signalled: int = 0
+    rounds: tuple[Round, ...] = ()
+    nodes: int = 0
+    blocked: tuple[tuple[float, int], ...] = ()
+    progress_spread: float = 0.0
+
+    @staticmethod
+    def together(parts: Sequence["Outcome"]) -> "Outcome":
+        """Several clusters of jobs as one."""
+        return Outcome(
+            tuple(sorted((job for part in parts for job in part.jobs), key=lambda job: job.number)),
+            max((part.ended_at for part in parts), default=0.0),
+            sum(part.inputs for part in parts),
+            sum(part.unfinished for part in parts),
+            sum(part.gpus for part in parts),
+            sum(part.busy_s for part in parts),
+            tuple(holding for part in parts for holding in part.holdings),
+            nodes=sum(part.nodes for part in parts),
+            blocked=tuple(sorted(change for part in parts for change in part.blocked)),
+        )
+
+    @cached_property
+    def ended(self) -> tuple[JobOutcome, ...]:
+        """Those that have ended."""
+        return tuple(job for job in self.jobs if job.ended_at is not None)
+
+    def ended_in(self, group: str) -> tuple[JobOutcome, ...]:
+        """Those of a group that have ended."""
+        return tuple(job for job in self.ended if job.group == group)
 
     @property
-    def finished(self) -> tuple[AppOutcome, ...]:
-        """The applications that have ended."""
-        return tuple(app for app in self.apps if app.finished_at is not None)
+    def times(self) -> list[float]:
+        """The completion times of those that have ended."""
+        return [job.completion_s for job in self.jobs if job.completion_s is not None]
 
-    def finished_in(self, group: str) -> tuple[AppOutcome, ...]:
-        """The applications of a group that have ended."""
-        return tuple(app for app in self.finished if app.group == group)
+    @property
+    def waits(self) -> list[float]:
+        """Of those that have ended."""
+        return [job.wait_s for job in self.jobs if job.wait_s is not None]
 
+    @property
     def utilisation(self) -> float:
-        """The mean fraction of the cluster in use, from start to end."""
-        last = Usage(max(self.ended_at, self.usage[-1].at), ()) if self.usage else None
-        spans = list(zip(self.usage, [*self.usage[1:], last], strict=True)) if last is not None else []
+        """The mean fraction of the cluster in use; of cells, the mean fraction that was leased, from the first arrival
+        to the last end."""
+        if not self.usage:
+            span = self.gpus * (self.ended_at - self._began_at)
+            return self.busy_s / span if span else 0.0
+        spans = list(zip(self.usage, [*self.usage[1:], Usage(max(self.ended_at, self.usage[-1].at), ())], strict=True))
         seconds = sum(end.at - start.at for start, end in spans)
         return sum(sum(start.fractions) * (end.at - start.at) for start, end in spans) / seconds if seconds else 0.0
 
+    @property
+    def fragmentation(self) -> float:
+        """The mean fraction of nodes that could not take a guaranteed job of all their GPUs, from the first arrival to
+        the last end (HiveD, OSDI '20, section 5.2): nodes that are fully used count, too."""
+        span = self.nodes * (self.ended_at - self._began_at)
+        return sum(change * (self.ended_at - at) for at, change in self.blocked) / span if span else 0.0
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Figures of applications that have ended. `jain_slowdown`: Jain's index of their slowdowns (1: all equal)."""
+    @property
+    def makespan(self) -> float:
+        """Seconds from the first arrival to the last end."""
+        return max((job.ended_at or 0.0 for job in self.ended), default=self._began_at) - self._began_at
 
-    apps: int
-    mean_s: float
-    p50_s: float
-    p95_s: float
-    mean_slowdown: float
-    p95_slowdown: float
-    jain_slowdown: float
+    @property
+    def gpu_s(self) -> float:
+        """GPU seconds that jobs held."""
+        return sum(job.gpu_s for job in self.jobs)
 
+    @property
+    def placement_score(self) -> float:
+        """The mean of 1 / slowdown over all GPU seconds in which jobs computed; 1 if no job was ever spread."""
+        busy = sum(job.busy_gpu_s for job in self.jobs)
+        return sum(job.iterations_s for job in self.jobs) / busy if busy else 1.0
 
-def summary(apps: Sequence[AppOutcome]) -> Summary | None:
-    """The figures of applications; None if none of them has ended."""
-    times = [app.completion_s for app in apps if app.completion_s is not None]
-    slow = [app.slowdown for app in apps if app.slowdown is not None]
-    if not times:
-        return None
-    return Summary(len(times), fmean(times), quantile(times, 0.5), quantile(times, 0.95), fmean(slow),
-                   quantile(slow, 0.95), jain(slow))  # fmt: skip
+    @cached_property
+    def job_rhos(self) -> tuple[float, ...]:
+        """The finish-time fairness of every job that ended: its completion time, divided by its time alone times the
+        average over its life of max(1, what unfinished jobs can use / the GPUs of the pool)."""
+        demand = Contention(
+            ((job.arrived_at, self._end(job), job.gpus) for job in self.jobs),
+            lambda gpus: max(1.0, gpus / self.gpus),
+        )
+        return tuple(
+            (self._end(job) - job.arrived_at) / (job.alone_s * demand.mean(job.arrived_at, self._end(job)))
+            for job in self.ended
+        )
+
+    @cached_property
+    def app_rhos(self) -> tuple[tuple[str, float], ...]:
+        """The finish-time fairness of every application that ended (Themis, thesis, equation 3.2).
+
+        Its time alone on the pool is its jobs' work divided by the GPUs that all of them can use, at most all of the
+        pool; `N_avg` is the time-weighted number of applications in the pool during its life.
+        """
+        apps = self._apps
+        number = Contention(((first, end, 1.0) for first, end, _ in apps.values()), lambda count: count)
+        return tuple(
+            (name, (end - first) / (self._alone_s(jobs) * number.mean(first, end)))
+            for name, (first, end, jobs) in apps.items()
+            if all(job.ended_at is not None for job in jobs)
+        )
+
+    @cached_property
+    def app_times(self) -> tuple[float, ...]:
+        """Seconds from arrival to end of every application that ended."""
+        return tuple(
+            end - first for first, end, jobs in self._apps.values() if all(job.ended_at is not None for job in jobs)
+        )
+
+    @cached_property
+    def _apps(self) -> dict[str, tuple[float, float, tuple[JobOutcome, ...]]]:
+        """Of every application: its arrival, its end, its jobs."""
+        found = {}
+        for name, group in groupby(sorted(self.jobs, key=lambda job: job.group), key=lambda job: job.group):
+            jobs = tuple(group)
+            found[name] = min(job.arrived_at for job in jobs), max(self._end(job) for job in jobs), jobs
+        return found
+
+    @property
+    def _began_at(self) -> float:
+        return min((job.arrived_at for job in self.jobs), default=0.0)
+
+    def _alone_s(self, jobs: Sequence[JobOutcome]) -> float:
+        return sum(job.iterations_s for job in jobs) / min(self.gpus, sum(job.gpus for job in jobs))
+
+    def _end(self, job: JobOutcome) -> float:
+        return self.ended_at if job.ended_at is None else job.ended_at
 
 
 def jain(values: Iterable[float]) -> float:
@@ -126,79 +256,3 @@ def quantile(values: Iterable[float], fraction: float) -> float:
     """The smallest value that at least this fraction of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(ceil(fraction * len(ordered)) - 1, 0)]
-
-
-ALL = "all"
-
-
-def mean_figures(apps: tuple[AppOutcome, ...]) -> dict[str, float]:
-    """The means of the applications' own metrics, by name."""
-    names = dict.fromkeys(name for app in apps for name in app.figures)
-    return {name: fmean(app.figures[name] for app in apps if name in app.figures) for name in names}
-
-
-def summaries(outcome: Outcome) -> Iterator[tuple[str, Summary | None, tuple[AppOutcome, ...]]]:
-    """Each group, and then all applications, with their figures; None for a group in which none has ended."""
-    for group in outcome.groups:
-        yield group, summary(outcome.finished_in(group)), outcome.finished_in(group)
-    if len(outcome.groups) > 1:
-        yield ALL, summary(outcome.finished), outcome.finished
-
-
-def columns(outcome: Outcome) -> tuple[str, ...]:
-    """The columns of the table."""
-    own = mean_figures(outcome.finished)
-    return ("group", "#ended", "#mean s", "#p50 s", "#p95 s", "#mean slowdown", "#p95 slowdown", "#fairness",
-            *(f"#{name.replace('_', ' ')}" for name in own))  # fmt: skip
-
-
-def rows(outcome: Outcome) -> list[tuple[object, ...]]:
-    """The rows of the table: one per group, and one for all."""
-    own = list(mean_figures(outcome.finished))
-    table: list[tuple[object, ...]] = []
-    for group, stats, apps in summaries(outcome):
-        if stats is None:
-            table.append((group, 0, *("-" for _ in range(6 + len(own)))))
-            continue
-        means = mean_figures(apps)
-        times = (f"{value:.1f}" for value in (stats.mean_s, stats.p50_s, stats.p95_s))
-        rest = (f"{value:.2f}" for value in (stats.mean_slowdown, stats.p95_slowdown, stats.jain_slowdown))
-        table.append(
-            (group, stats.apps, *times, *rest, *(f"{means[name]:.2f}" if name in means else "" for name in own))
-        )
-    return table
-
-
-def totals(outcome: Outcome, wall_s: float) -> list[str]:
-    """Figures of the whole simulation, a line each."""
-    written, killed = count(outcome.weights_written, "time"), count(outcome.containers_signalled, "container")
-    lines = [
-        f"{outcome.ended_at:,.0f} s simulated in {wall_s:.1f} s; cluster utilisation {outcome.utilisation():.1%}",
-        f"the arbiter processed {count(outcome.inputs, 'event')}, sent {count(outcome.shares_sent, 'notification')}, "
-        f"wrote queue weights {written} and killed {killed}",
-    ]
-    if left := len(outcome.apps) - len(outcome.finished):
-        lines.append(f"{count(left, 'application')} did not end: the resources they wait for never become free")
-    return lines
-
-
-def figures(outcome: Outcome, wall_s: float, policy: str | None, seed: int) -> dict[str, Any]:
-    """All figures, for `--json`. Only `wall_s` differs from run to run."""
-    return {
-        "policy": policy,
-        "seed": seed,
-        "wall_s": wall_s,
-        "simulated_s": outcome.ended_at,
-        "utilisation": outcome.utilisation(),
-        "inputs": outcome.inputs,
-        "shares_told": outcome.shares_sent,
-        "weights_written": outcome.weights_written,
-        "containers_signalled": outcome.containers_signalled,
-        "groups": {
-            group: {**(asdict(stats) if stats is not None else {"apps": 0}), "figures": mean_figures(apps)}
-            for group, stats, apps in summaries(outcome)
-        },
-        "applications": [
-            {**asdict(app), "completion_s": app.completion_s, "slowdown": app.slowdown} for app in outcome.apps
-        ],
-    }

@@ -3,16 +3,19 @@
 from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 
-from yarn_plugin.api import declaration, job_translation, registration, translate, wire
+from yarn_plugin.api import declaration, job_translation, recovery, registration, translate, wire
 from yarn_plugin.api.access import Allowed, AppId
 from yarn_plugin.api.backend import Backend, Shared
 from yarn_plugin.api.jobs import DeclaredJobs, Jobs
+from yarn_plugin.api.records import Recover, Recovered
 from yarn_plugin.api.refusals import Refused
 from yarn_plugin.api.strict_route import StrictRoute
 from yarn_plugin.api.tokens import ADMIN, Principal
 from yarn_plugin.decide import events
+from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.membership import home_of
 from yarn_plugin.decide.state import State
+from yarn_plugin.journal.intake import Decided
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.share import Job, Registration
 
@@ -40,12 +43,23 @@ async def register(request: wire.Register, access: Allowed, backend: Shared) -> 
     if caller.kind == "app":
         raise Refused(403, "Authorization", None, "must be a user's token, not an application's")
     event = await registration.check(backend.arbiter, backend.poll.run, request, caller, backend.users)
-    await backend.decide(event, event.user)
-    state = backend.arbiter.state
-    registered = registration.find_request(state, event.user, event.request_id)
-    if registered is None:
-        raise _not_registered(state, event, caller)
-    return _answer(backend, state, registered)
+    return (await _register(event, caller, backend))[0]
+
+
+@router.post("/recovered", status_code=201)
+async def recover(request: Recover, access: Allowed, backend: Shared) -> Recovered:
+    """Register an application that runs again, with its records of jobs and leases: its user's token is needed, or the
+    `recovery_token` that it was given."""
+    if access.caller.kind == "app":
+        raise Refused(403, "Authorization", None, "must be the application's recovery token, or its user's token")
+    caller = recovery.caller_for(backend.arbiter.state, access.caller, request.yarn_app)
+    event = await registration.check(backend.arbiter, backend.poll.run, request, caller, backend.users)
+    pool = next(pool for pool in backend.arbiter.state.pools if pool.name == event.pool)
+    tenants = None if access.is_admin else backend.tenants
+    jobs = declaration.check(request.jobs, event.user, tenants, lambda job: backend.check_job(pool, job))
+    event = recovery.with_records(event, request, jobs, backend.arbiter.state, backend.arbiter.wall_offset())
+    registered, decided = await _register(event, caller, backend)
+    return Recovered(**dict(registered), refused=recovery.refused(decided.commands))
 
 
 @router.get("/{app}")
@@ -97,7 +111,8 @@ async def declare(app: AppId, request: Jobs, access: Allowed, backend: Shared) -
         if pool is not None:
             backend.check_job(pool, job)
 
-    event = declaration.check(known, request, None if access.is_admin else backend.tenants, check_job)
+    tenants = None if access.is_admin else backend.tenants
+    event = events.JobsDeclared(known.id, declaration.check(request.jobs, known.user, tenants, check_job))
     if not declaration.is_declared(state, event):
         await backend.decide(event, known.user)
     state = backend.arbiter.state
@@ -146,6 +161,17 @@ def _shown(backend: Backend, state: State, known: Registration | YarnApp) -> wir
     return translate.app(state, known, backend.arbiter.now(), backend.arbiter.wall_offset())
 
 
+async def _register(
+    event: events.Registered, caller: Principal, backend: Backend
+) -> tuple[wire.Registered, Decided[events.Event, Command]]:
+    decided = await backend.decide(event, event.user)
+    state = backend.arbiter.state
+    registered = registration.find_request(state, event.user, event.request_id)
+    if registered is None:
+        raise _not_registered(state, event, caller)
+    return _answer(backend, state, registered), decided
+
+
 def _not_registered(state: State, event: events.Registered, caller: Principal) -> Refused:
     """Why there is no application after a registration; it passed the checks, but another was decided on first."""
     if event.yarn_app and event.yarn_app in state.yarn_apps.values():
@@ -158,7 +184,8 @@ def _not_registered(state: State, event: events.Registered, caller: Principal) -
 
 def _answer(backend: Backend, state: State, registered: Registration) -> wire.Registered:
     member = state.members.get(registered.id)
-    offset = backend.arbiter.wall_offset()
+    offset, yarn_app = backend.arbiter.wall_offset(), state.yarn_apps.get(registered.id)
+    again = recovery.token_of(registered.user, yarn_app) if yarn_app else None
     return wire.Registered(
         app=registered.id,
         pool=registered.pool,
@@ -166,4 +193,5 @@ def _answer(backend: Backend, state: State, registered: Registration) -> wire.Re
         token=backend.tokens.issue(Principal("app", registered.id)),
         grace_s=registered.grace,
         share=translate.share(registered.id, member.share, offset) if member else None,
+        recovery_token=backend.tokens.issue(again) if again else None,
     )

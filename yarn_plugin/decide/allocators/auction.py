@@ -10,7 +10,6 @@ declares jobs, leases are of the first.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Literal
 
 from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.allocators.cells import Cells
@@ -22,22 +21,24 @@ from yarn_plugin.decide.allocators.happenings import (
     ClaimKey,
     Freed,
     Reconfigured,
+    Recorded,
     Restarted,
     Solved,
     Unplaced,
     Vacated,
     What,
 )
-from yarn_plugin.decide.allocators.ledger_turn import LedgerTurn
+from yarn_plugin.decide.allocators.ledger_turn import Learnt, LedgerTurn
 from yarn_plugin.decide.allocators.plan import NOTHING, Idle, Plan, Wake
 from yarn_plugin.decide.allocators.seen import Seen
-from yarn_plugin.decide.leases.settings import MAX_SECONDS, RULES, LedgerSettings
+from yarn_plugin.decide.leases.settings import MAX_SECONDS, RULES, LedgerSettings, Rules
 from yarn_plugin.decide.mechanisms import partial_allocation
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
 from yarn_plugin.decide.pools.lease import estimates, handover, members, refusal, room, rounds
 from yarn_plugin.decide.pools.lease.derived import Derived
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
 from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory_of
+from yarn_plugin.decide.pools.lease.leases import adopt
 from yarn_plugin.decide.pools.lease.settings import THEMIS, Entitlement, LeaseSettings
 from yarn_plugin.decide.pools.lease.state import Held, LeaseState
 from yarn_plugin.decide.pools.view import View
@@ -79,39 +80,44 @@ class AuctionSettings:
         Raises:
             BadInputError: one is out of range.
         """
-        self.of_rounds(1, RULES)
+        self.of_rounds(1, RULES, 0.0)
 
-    def of_rounds(self, seed: int, rules: Literal[2, 3, 4]) -> LeaseSettings:
+    def of_rounds(self, seed: int, rules: Rules, grace_s: float) -> LeaseSettings:
         """The same for the rounds. What they do not read are the ledger's settings."""
-        return LeaseSettings(seed=seed, rules=rules, **asdict(self))
+        # By earlier rules, the default.
+        grace_s = grace_s if rules > 4 else LeaseSettings().grace_s
+        return LeaseSettings(seed=seed, rules=rules, grace_s=grace_s, **asdict(self))
 
 
 OF_ROUNDS = frozenset(one.name for one in fields(AuctionSettings))
 
 
 def on_ledger(settings: LeaseSettings) -> LedgerSettings:
-    """The parameters of a ledger whose allocator leases as a pool with these does. Rules 1 are not the ledger's."""
+    """The parameters of a ledger whose allocator leases as a pool with these does, and goes on with the leases of such
+    a pool. Rules 1 are not the ledger's."""
     given = {one.name: getattr(settings, one.name) for one in fields(LeaseSettings)}
     rounds = AuctionSettings(**{name: value for name, value in given.items() if name in OF_ROUNDS})
-    return LedgerSettings(THEMIS, rounds, **{name: value for name, value in given.items() if name not in OF_ROUNDS})
+    of_ledger = {name: value for name, value in given.items() if name not in OF_ROUNDS}
+    return LedgerSettings(THEMIS, rounds, **of_ledger, adopts_leases=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The last call: the state after it, the index of its leases, what was seen, and when there is something to do."""
+    """The last call: the state after it, the index of its leases, what it learnt of the ledger's, what was seen, and
+    when there is something to do."""
 
     state: LeaseState
     index: LeaseIndex
+    learnt: Learnt
     seen: Seen
     due: float | None
 
-    def is_all_but(self, what: What, state: LeaseState, seen: Seen) -> bool:
-        """Whether nothing has changed since and nothing is due, but that an application answers in a round."""
+    def is_all_but(self, what: What, seen: Seen) -> bool:
+        """Whether nothing has changed since and nothing is due, but that an application answers in a round, or that one
+        more of the leases was vacated that have ended at once."""
         before = self.seen
         return (
-            isinstance(what, Answer)
-            and state is self.state
-            and state.round is not None
+            isinstance(what, Answer | Vacated)
             and (self.due is None or seen.at < self.due)
             and seen.leases is before.leases
             and seen.claims is before.claims
@@ -119,13 +125,22 @@ class _Last:
             and seen.steering == before.steering
         )
 
+    def leaves_nothing_to_do(self, turn: LedgerTurn) -> bool:
+        """Whether a turn that took no more than that need not go on: others are still asked, or no round opens now."""
+        now = turn.state
+        if now.round is not None:
+            return bool(now.round.asked)
+        opens = now.open_at is not None and now.open_at <= turn.at
+        return turn.at == self.seen.at and now.open_at == self.state.open_at and not opens
+
 
 class Auction:
     """See the module. What it keeps beside the state only saves time."""
 
     def __init__(self, settings: AuctionSettings) -> None:
         self._settings = settings
-        self._of_rounds = settings.of_rounds(1, RULES)
+        self._of_rounds = settings.of_rounds(1, RULES, 0.0)
+        self._given: tuple[int, Rules, float] | None = None
         self._derived = Derived()
         self._inventory: tuple[Cells, Inventory] | None = None
         self._claims: tuple[Mapping[ClaimKey, Claim], dict[str, ClaimKey], tuple[Claim, ...]] | None = None
@@ -140,19 +155,23 @@ class Auction:
 
     def propose(self, state: LeaseState, seen: Seen, what: What) -> tuple[LeaseState, Plan]:
         """Learn what changed, take the event, go on with the round or open one."""
-        last = self._last
-        turn, claims = self._begin(state, seen)
-        if last is not None and last.is_all_but(what, state, seen):
+        # An exception leaves nothing behind: the index may have been changed in part.
+        last, self._last = self._last, None
+        last = last if last is not None and last.state is state else None
+        turn, claims = self._begin(state, seen, last)
+        if last is not None and last.is_all_but(what, seen):
+            if isinstance(what, Vacated):
+                _free_vacated(turn, what.freed, state.leases)
             _take(turn, what)
-            if turn.state.round is not None and turn.state.round.asked:
-                # The rest would find nothing to do, and takes time proportional to the applications.
+            if last.leaves_nothing_to_do(turn):
+                # The rest takes time proportional to the applications.
                 return self._ended(turn, seen, last.due), NOTHING
         else:
-            self._learn(turn, seen, what, state.leases)
+            self._learn(turn, seen, what, state.leases, last)
             _take(turn, what)
         rounds.proceed(turn)
         handover.end_due(turn)
-        is_starting = turn.is_starting(seen.leases)
+        is_starting = turn.is_starting()
         if not is_starting:
             rounds.open_if_due(turn)
         estimates.count_work(turn)
@@ -160,10 +179,10 @@ class Auction:
         plan = replace(turn.plan(seen.leases, claims, Wake(ROUND, due)), idle=seen.everywhere(_idle(turn)))
         return self._ended(turn, seen, due), plan
 
-    def _learn(self, turn: LedgerTurn, seen: Seen, what: What, before: Mapping[str, Held]) -> None:
+    def _learn(self, turn: LedgerTurn, seen: Seen, what: What, before: Mapping[str, Held], last: _Last | None) -> None:
         """Learn what became of leases, members, machines and their room. `before`: the leases before this call."""
         turn.take_leases(seen.leases)
-        gone = members.update_members(turn)
+        gone = [] if last is not None and last.seen.claims is seen.claims else members.update_members(turn)
         if isinstance(what, Vacated):
             _free_vacated(turn, what.freed, before)
         if gone:
@@ -176,24 +195,23 @@ class Auction:
     def _ended(self, turn: LedgerTurn, seen: Seen, due: float | None) -> LeaseState:
         """The state after a call. Kept, as is what follows from it: the next call may begin with it."""
         state = turn.end()
-        self._last = _Last(state, turn.index, seen, due)
+        self._last = _Last(state, turn.index, turn.learnt, seen, due)
         return state
 
-    def _begin(self, state: LeaseState, seen: Seen) -> tuple[LedgerTurn, dict[str, ClaimKey]]:
+    def _begin(self, state: LeaseState, seen: Seen, last: _Last | None) -> tuple[LedgerTurn, dict[str, ClaimKey]]:
         """A turn on this state, and the claim that an application's leases are of."""
-        # An exception leaves nothing behind: the index may have been changed in part.
-        last, self._last = self._last, None
-        if (self._of_rounds.seed, self._of_rounds.rules) != (seen.seed, seen.rules):
-            self._of_rounds = self._settings.of_rounds(seen.seed, seen.rules)
+        given = seen.seed, seen.rules, seen.grace_s
+        if self._given != given:
+            self._given, self._of_rounds = given, self._settings.of_rounds(*given)
         if self._inventory is None or self._inventory[0] is not seen.cells:
             self._inventory = seen.cells, inventory_of(seen.cells)
         if self._claims is None or self._claims[0] is not seen.claims:
             self._claims = seen.claims, *_by_application(seen.claims)
         _, keys, claims = self._claims
         view = View(claims=claims, steering=seen.steering)
-        index = last.index if last is not None and last.state is state else None
+        index, learnt = (None, Learnt()) if last is None else (last.index, last.learnt)
         settings, inventory = self._of_rounds, self._inventory[1]
-        return LedgerTurn(THEMIS, settings, state, view, seen.at, index, self._derived, inventory), keys
+        return LedgerTurn(settings, state, view, seen.at, index, self._derived, inventory, learnt), keys
 
 
 def _by_application(claims: Mapping[ClaimKey, Claim]) -> tuple[dict[str, ClaimKey], tuple[Claim, ...]]:
@@ -233,6 +251,8 @@ def _take(turn: LedgerTurn, what: What) -> None:
             rounds.take_estimate(turn, app, estimate)
         case Answer(app, Bid() as bid):
             rounds.take_bid(turn, app, bid)
+        case Recorded(app, leases) if app in turn.state.members:
+            adopt(turn, app, leases)
         case Solved(key, outcome, result, error):
             rounds.take_result(turn, key, outcome, result, error)
         case Broken() if turn.offerable():

@@ -18,13 +18,14 @@ from yarn_plugin.decide.allocators.happenings import (
     ClaimKey,
     Due,
     Freed,
+    Recorded,
     Unplaced,
     Vacated,
     What,
     name_of,
 )
-from yarn_plugin.decide.allocators.plan import Holding, Idle, Place, Plan, Wake
-from yarn_plugin.decide.allocators.pods import fit, pods_of
+from yarn_plugin.decide.allocators.plan import ADOPTED, Holding, Idle, Place, Plan, Wake
+from yarn_plugin.decide.allocators.pods import fit, match, pods_of, recorded
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.resources import GPU
@@ -79,6 +80,8 @@ class Fifo:
                     state = _rested(state, name)
             case Due(name):
                 state = _rested(state, name)
+            case Recorded():
+                return _adopted(state, seen, what)
             case Vacated(freed) | Unplaced(freed):
                 state, wake = self._learn(state, seen, freed, is_unplaced=isinstance(what, Unplaced))
         running = {name_of(lease.claim) for lease in seen.leases.values()}
@@ -108,6 +111,18 @@ class Fifo:
 
 def _rested(state: FifoState, name: str) -> FifoState:
     return replace(state, resting=tuple(other for other in state.resting if other != name))
+
+
+def _adopted(state: FifoState, seen: Seen, what: Recorded) -> tuple[FifoState, Plan]:
+    """The pods that run already: the others of their gangs are placed as if they had lost their nodes."""
+    largest = max((node.capacity[GPU] for node in seen.cells.at("node")), default=1)
+    places: list[Place] = []
+    for key, leases in recorded(what, seen.claims).items():
+        pods = match(dict(enumerate(pods_of(seen.claims[key], largest))), leases, seen.cells)
+        state = replace(state, counter=state.counter + 1)
+        for member, gpus in pods.items():
+            places.append(Place(f"{state.counter}.{member}", key, tuple(map(Holding, gpus)), member, note=ADOPTED))
+    return state, Plan(place=tuple(places))
 
 
 def _serve(state: FifoState, seen: Seen) -> tuple[FifoState, list[Place], Idle]:

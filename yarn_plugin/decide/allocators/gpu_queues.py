@@ -11,16 +11,16 @@ room, and keep what they hold. Nothing is known of cells: that is what these pol
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
 from yarn_plugin.decide.allocators import AllocatorKind
 from yarn_plugin.decide.allocators.cells import Cells
-from yarn_plugin.decide.allocators.happenings import Began, ClaimKey, Vacated, What, name_of
-from yarn_plugin.decide.allocators.plan import Drop, Holding, Idle, Place, Plan
-from yarn_plugin.decide.allocators.pods import fit, pods_of
+from yarn_plugin.decide.allocators.happenings import Began, ClaimKey, Recorded, Vacated, What, name_of
+from yarn_plugin.decide.allocators.plan import ADOPTED, Drop, Holding, Idle, Place, Plan
+from yarn_plugin.decide.allocators.pods import fit, match, pods_of, recorded
 from yarn_plugin.decide.allocators.seen import Leased, Seen
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import Evicted
@@ -97,7 +97,10 @@ class GpuQueues:
             nodes = (len(list(seen.cells.gpus_in(node.id))) for node in seen.cells.at(NODE))
             self._node_size = seen.cells, max(nodes, default=1)
         turn = _Turn(self._settings, state, seen, self._node_size[1])
-        turn.serve()
+        if isinstance(what, Recorded):
+            turn.adopt(what)
+        else:
+            turn.serve()
         return turn.state(), turn.plan()
 
 
@@ -159,6 +162,16 @@ class _Turn:
             else:
                 blocked.add(queue)
 
+    def adopt(self, what: Recorded) -> None:
+        """Lease jobs what they have records of: all their pods, within what their queue may hold."""
+        asked = {one.claim: one for jobs in self._waiting.values() for one in jobs}
+        for claim, leases in recorded(what, asked).items():
+            one = asked[claim]
+            held = self._held.get(one.queue, 0) + one.gpus
+            pods = match(dict(enumerate(one.pods)), leases, self._seen.cells)
+            if len(pods) == len(one.pods) and held <= self._settings.max_gpus.get(one.queue, held):
+                self._give(one, [pods[slot] for slot in range(len(pods))], ADOPTED)
+
     def _precedence(self, asked: _Asked) -> float:
         """Of the queue whose first job this is: the smaller, the sooner."""
         held = self._held.get(asked.queue, 0)
@@ -178,14 +191,21 @@ class _Turn:
             nodes = self._preempt(asked) if held <= settings.assured.get(asked.queue, 0) else None
         if nodes is None:
             return False
-        self._counter += 1
-        for slot, (node, gpus) in enumerate(zip(nodes, asked.pods, strict=True)):
+        pods = []
+        for node, gpus in zip(nodes, asked.pods, strict=True):
             taken, self._free[node] = self._free[node][:gpus], self._free[node][gpus:]
-            holdings = tuple(Holding(gpu) for gpu in taken)
-            key, gang = f"{self._counter}.{slot}", str(self._counter)
-            self._place.append(Place(key, asked.claim, holdings, member=slot, gang=gang, note=asked.queue))
-        self._held[asked.queue] = held
+            pods.append(taken)
+        self._give(asked, pods, asked.queue)
         return True
+
+    def _give(self, asked: _Asked, pods: Sequence[Sequence[str]], note: str) -> None:
+        """Lease a job the GPUs of its pods."""
+        self._counter += 1
+        gang = str(self._counter)
+        for slot, gpus in enumerate(pods):
+            holdings = tuple(map(Holding, gpus))
+            self._place.append(Place(f"{gang}.{slot}", asked.claim, holdings, member=slot, gang=gang, note=note))
+        self._held[asked.queue] = self._held.get(asked.queue, 0) + asked.gpus
 
     def _fit(self, pods: tuple[int, ...], free: Mapping[str, list[str]]) -> list[str] | None:
         """A node for each pod, chosen for the large ones first; None: they do not all fit."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from yarn_plugin.model.journaled import Tagged
+from yarn_plugin.model.share import LeaseRecord
 
 ClaimKey = tuple[str, str]
 """An application and its job ("" if it assigns its cells to jobs itself)."""
@@ -48,6 +49,16 @@ class Changed:
 
     claims: tuple[ClaimKey, ...] = ()
     cells: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An application has registered again with an arbiter that had lost its journal, and has records of its leases.
+    Their GPUs are in no lease, and its containers use as many of each node. What the plan leases of these GPUs to the
+    application goes on as it is; it is to leave the others, which nobody can be leased before it has left them."""
+
+    app: str
+    leases: tuple[LeaseRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +126,7 @@ What = (
     | Restarted
     | Reconfigured
     | Changed
+    | Recorded
     | Due
     | Answer
     | Solved

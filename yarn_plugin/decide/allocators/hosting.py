@@ -286,6 +286,7 @@ class Guest:
             self._book.occupancy,
             self._seen.steering,
             self._seen.rules,
+            self._seen.grace_s,
         )
         self._allocated, plan = self._allocator.propose(self._allocated, seen, what)
         self._carry_out(replace(plan, place=tuple(map(self._by_gpu, plan.place))))

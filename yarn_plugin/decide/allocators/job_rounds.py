@@ -20,13 +20,26 @@ from yarn_plugin.decide.allocators.happenings import (
     ClaimKey,
     Due,
     Expiring,
+    Recorded,
     Restarted,
     Solved,
     Unplaced,
     Vacated,
     What,
 )
-from yarn_plugin.decide.allocators.plan import NOTHING, Ask, Drop, Holding, Idle, Keep, Place, Plan, Solve, Wake
+from yarn_plugin.decide.allocators.plan import (
+    ADOPTED,
+    NOTHING,
+    Ask,
+    Drop,
+    Holding,
+    Idle,
+    Keep,
+    Place,
+    Plan,
+    Solve,
+    Wake,
+)
 from yarn_plugin.decide.allocators.seen import Leased, Seen
 from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.policies.leasing import AppStatus, LeaseProblem
@@ -38,7 +51,7 @@ from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Estimate, EstimateRequest
 from yarn_plugin.model.causes import LeaseLost
 from yarn_plugin.model.gpus import GpuPlace, Gpus, Machine, Slot
-from yarn_plugin.model.share import Claim
+from yarn_plugin.model.share import Claim, LeaseRecord
 from yarn_plugin.validation import one_of
 
 OPEN, ANSWERS = "open", "answers"
@@ -121,6 +134,8 @@ class JobRounds:
                 changed = {app for app, _ in claims}
                 usable = {app: gpus for app, gpus in state.usable.items() if app not in changed}
                 return self._soon(replace(state, usable=usable), seen)
+            case Recorded(app, leases):
+                return self._adopt(state, seen, app, leases)
             case Began() | Vacated() | Unplaced() | Broken():
                 return self._soon(state, seen)
             case Expiring(keys):
@@ -137,6 +152,18 @@ class JobRounds:
             case Solved(key) if state.phase == "solving" and key == f"round {state.round}":
                 return self._solved(state, seen, what)
         return state, NOTHING
+
+    def _adopt(
+        self, state: JobRoundsState, seen: Seen, app: str, leases: Sequence[LeaseRecord]
+    ) -> tuple[JobRoundsState, Plan]:
+        """Lease an application what it has records of, for as long as they say, but for no longer than a lease."""
+        claim, latest = next(key for key in seen.claims if key[0] == app), self._settings.end_of_lease(seen.at)
+        places = []
+        for number, one in enumerate(leases, state.counter + 1):
+            until = latest if one.until is None else min(one.until, latest)
+            holdings = tuple(map(Holding, one.gpus))
+            places.append(Place(f"k{number}", claim, holdings, until=until, note=ADOPTED, job=one.job))
+        return replace(state, counter=state.counter + len(places)), Plan(place=tuple(places))
 
     def _soon(self, state: JobRoundsState, seen: Seen) -> tuple[JobRoundsState, Plan]:
         if state.is_due or not seen.claims:

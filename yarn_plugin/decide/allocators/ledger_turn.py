@@ -1,28 +1,63 @@
 """A call of the auction whose leases are a ledger's: what happened to them comes in, what it wants of them goes out."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from yarn_plugin.decide.allocators.happenings import ClaimKey
 from yarn_plugin.decide.allocators.plan import Ask, Drop, Hold, Holding, Keep, Place, Plan, Record, Solve, Wake
 from yarn_plugin.decide.allocators.seen import Leased
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.pools import commands
+from yarn_plugin.decide.pools.lease.derived import Derived
+from yarn_plugin.decide.pools.lease.index import LeaseIndex
+from yarn_plugin.decide.pools.lease.inventory import Inventory
 from yarn_plugin.decide.pools.lease.leases import revoke
-from yarn_plugin.decide.pools.lease.state import Held
+from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
+from yarn_plugin.decide.pools.lease.state import Held, LeaseState
 from yarn_plugin.decide.pools.lease.turn import Repeatable, Turn
+from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model import share
 from yarn_plugin.model.causes import LeaseWon, NodeLost
 from yarn_plugin.model.resources import GPU
 
 
+def key_of(pool: str, number: int) -> str:
+    """The key of a lease. Keys are in the order of their text, as the ledger takes leases."""
+    return f"{pool}#{number:07}"
+
+
 class LedgerTurn(Turn):
-    """A turn that decides only: the ledger starts leases, ends them, and knows what is vacated."""
+    """A turn that decides only: the ledger starts leases, ends them, and knows what is vacated.
+
+    `learnt`: in earlier calls, of the leases of this state; it is changed with them.
+    """
+
+    def __init__(
+        self,
+        settings: LeaseSettings,
+        state: LeaseState,
+        view: View,
+        at: float,
+        index: LeaseIndex | None,
+        derived: Derived,
+        inventory: Inventory,
+        learnt: "Learnt",
+    ) -> None:
+        super().__init__(THEMIS, settings, state, view, at, index, derived, inventory)
+        self.learnt = learnt
+        self._added: list[str] = []
+
+    def set_lease(self, held: Held) -> None:
+        """Add or change a lease."""
+        if held.lease.id not in self.state.leases:
+            self._added.append(held.lease.id)
+        self.learnt.of.pop(held.lease.id, None)
+        super().set_lease(held)
 
     def new_id(self) -> str:
-        """A new key. Keys are in the order of their text, as the ledger takes leases."""
+        """A new key."""
         self.state.counter += 1
-        return f"{self.pool}#{self.state.counter:07}"
+        return key_of(self.pool, self.state.counter)
 
     def give(self, command: Repeatable) -> None:
         """Issue a command. Revocations are the ledger's to repeat."""
@@ -40,22 +75,27 @@ class LedgerTurn(Turn):
         The ledger has ended those of broken cells. Inside a virtual cluster one may go on, where not all of a node is
         broken: it is revoked, since nothing new can be leased there.
         """
-        for key, held in list(self.state.leases.items()):
+        of = self.learnt.of
+        is_known = leases is self.learnt.leases and len(of) == len(self.state.leases)
+        for key, held in [] if is_known else list(self.state.leases.items()):
             leased = leases.get(key)
             if leased is None:
+                of.pop(key, None)
                 self.remove_lease(held)
-            elif _is_other(held, leased):
-                self.set_lease(_as_leased(held, leased))
+            elif of.get(key) is not leased:
+                if _is_other(held, leased):
+                    self.set_lease(_as_leased(held, leased))
+                of[key] = leased
+        self.learnt.leases = leases
         for held in [] if self.index.is_checked else list(self.state.leases.values()):
             gone = [gpu for gpu in held.staying if gpu not in self.inventory.places]
             if gone:
                 revoke(self, held.lease.id, gone, NodeLost(gone[0].partition("/")[0]))
         self.index.is_checked = True
 
-    def is_starting(self, leases: Mapping[str, Leased]) -> bool:
-        """Whether the ledger, which has these leases, will start one that this call adds at once."""
-        added = [held for key, held in self.state.leases.items() if key not in leases]
-        return any(not any(map(self.index.is_in_use, held.gpus)) for held in added)
+    def is_starting(self) -> bool:
+        """Whether the ledger will start a lease that this call adds at once."""
+        return any(not any(map(self.index.is_in_use, self.state.leases[key].gpus)) for key in self._added)
 
     def plan(self, leases: Mapping[str, Leased], claims: Mapping[str, ClaimKey], wake: Wake) -> Plan:
         """What this call decided.
@@ -76,8 +116,7 @@ class LedgerTurn(Turn):
             drop=tuple(Drop(one.lease, one.cause, one.cells) for one in revoked),
             place=tuple(
                 _placed(held, claims[held.lease.app], says_how=self.settings.rules > 3)
-                for key, held in self.state.leases.items()
-                if key not in leases
+                for held in (self.state.leases[key] for key in self._added)
             ),
             ask=tuple(self._asks()),
             solve=tuple(Solve(one.id, one.problem) for one in self.commands if isinstance(one, commands.Solve)),
@@ -94,6 +133,15 @@ class LedgerTurn(Turn):
                     yield Ask(app, question, by)
                 case commands.Offer(_, app, offer, by):
                     yield Ask(app, offer, by, is_offer=True)
+
+
+@dataclass(slots=True)
+class Learnt:
+    """What the auction knows of the ledger's leases. `leases`: all, as they were given last; `of`: those that the
+    auction has not changed since, each as it was given."""
+
+    leases: Mapping[str, Leased] = field(default_factory=dict)
+    of: dict[str, Leased] = field(default_factory=dict)
 
 
 def _is_other(held: Held, leased: Leased) -> bool:

@@ -11,6 +11,9 @@ from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import LeaseClass
 
+ADOPTED = "as its application recorded it"
+"""The note of a lease that an earlier arbiter had given."""
+
 
 class PlanError(ValueError):
     """A plan asks for what cannot be: it names the part and the reason."""

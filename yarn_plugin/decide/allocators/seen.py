@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.happenings import ClaimKey
 from yarn_plugin.decide.allocators.plan import Holding, Idle
-from yarn_plugin.decide.leases.settings import RULES
+from yarn_plugin.decide.leases.settings import RULES, Rules
 from yarn_plugin.model.causes import LeaseWon
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, LeaseClass
@@ -94,8 +94,8 @@ class Seen:
 
     `seed`: for random choices. `cells`: of the pool, broken ones included, down to single GPUs. `claims`: those that
     can hold leases, in order of arrival. `leases`: by key; those that have ended are not in it. `steering`: YARN
-    answers, and this arbiter may act on it now. No event says when that changes. `rules`: by which the pool decides
-    (see `LedgerSettings`).
+    answers, and this arbiter may act on it now. No event says when that changes. `rules`: by which the pool decides;
+    `grace_s`: to vacate revoked cells (see `LedgerSettings`).
     """
 
     at: float
@@ -105,7 +105,8 @@ class Seen:
     leases: Mapping[str, Leased]
     room: Room = field(compare=False)
     steering: bool = True
-    rules: Literal[2, 3, 4] = RULES
+    rules: Rules = RULES
+    grace_s: float = 30.0
 
     def everywhere(self, reason: Idle) -> dict[str, Idle]:
         """One reason why all free cells stay idle, as `Plan.idle`."""

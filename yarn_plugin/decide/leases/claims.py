@@ -38,7 +38,7 @@ def update(known: Mapping[ClaimKey, Claim], shown: Iterable[Claim]) -> ClaimChan
             if before is not None and _told(before) == _told(claim):
                 now[key] = before
             else:
-                now[key] = _without_use(claim)
+                now[key] = without_use(claim)
                 changed.append(key)
     gone = [key for key in known if key not in now]
     if not (changed or gone):
@@ -48,7 +48,8 @@ def update(known: Mapping[ClaimKey, Claim], shown: Iterable[Claim]) -> ClaimChan
     return ClaimChanges(claims, (*changed, *gone), tuple(gone))
 
 
-def _without_use(claim: Claim) -> Claim:
+def without_use(claim: Claim) -> Claim:
+    """A claim without what it uses."""
     if not (claim.used or claim.held or claim.is_submitted):
         return claim
     return replace(claim, used=Resources(), held=Resources(), is_submitted=False)

@@ -27,12 +27,14 @@ def lapse(leases: Mapping[str, Entry], occupancy: Occupancy, at: float, settings
     return changes
 
 
-def deadlines(occupancy: Occupancy, settings: LedgerSettings) -> Iterator[float]:
-    """When one of these has something to do next."""
+def deadlines(occupancy: Occupancy, at: float, settings: LedgerSettings) -> Iterator[float]:
+    """When one of these has something to do next. What ends so soon that it was due before is told in the next call."""
     if occupancy.ends:
         yield min(occupancy.ends) + settings.overtime_s
-    if occupancy.untold:
-        yield min(occupancy.untold) - settings.notice_s
+    due = [end - settings.notice_s for end in occupancy.untold]
+    if due:
+        # By earlier rules, what was due before hid all that is due later.
+        yield min([time for time in due if time > at], default=at) if settings.rules > 4 else min(due)
 
 
 def _until(ends: Mapping[float, set[str]], by: float) -> list[str]:

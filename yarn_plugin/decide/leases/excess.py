@@ -7,6 +7,7 @@ from yarn_plugin.decide.commands import ListContainers, SignalContainers
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.leases.handover import InUse, Steering, gpus_on_nodes, overstayed
 from yarn_plugin.decide.leases.occupancy import Occupancy
+from yarn_plugin.decide.leases.settings import LedgerSettings, Rules
 from yarn_plugin.decide.leases.state import Entry, Excess
 from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.causes import BeyondLease
@@ -21,7 +22,7 @@ def find_excess(
     in_use: InUse,
     steering: Steering,
     at: float,
-    grace_s: float,
+    settings: LedgerSettings,
 ) -> tuple[dict[str, Excess], tuple[ListContainers, ...]]:
     """Who is beyond its leases now; the containers of those that stay so for the grace period are listed.
 
@@ -30,8 +31,9 @@ def find_excess(
     """
     found: dict[str, Excess] = {}
     commands: list[ListContainers] = []
+    grace_s = settings.grace_s
     for app, node, used, leased, is_overdue in (
-        _excesses(leases, occupancy, in_use, steering, at) if steering.is_steering else ()
+        _excesses(leases, occupancy, in_use, steering, at, settings.rules) if steering.is_steering else ()
     ):
         key = f"{app} {node}"
         excess = known.get(key, Excess(at))
@@ -50,25 +52,27 @@ def next_list(excess: Excess, grace_s: float) -> float:
 
 
 def _excesses(
-    leases: Mapping[str, Entry], occupancy: Occupancy, in_use: InUse, steering: Steering, at: float
+    leases: Mapping[str, Entry], occupancy: Occupancy, in_use: InUse, steering: Steering, at: float, rules: Rules
 ) -> Iterator[tuple[str, str, int, int, bool]]:
     for app, on in in_use.items():
         for node, used in on.items() if app in steering.yarn_apps else ():
             if used > occupancy.gpus_on(app, node) or occupancy.leaving:
-                leased, is_overdue = allowed(leases, occupancy, app, node, used, at)
+                leased, is_overdue = allowed(leases, occupancy, app, node, used, at, rules)
                 if used > leased:
                     yield app, node, used, leased, is_overdue
 
 
 def allowed(
-    leases: Mapping[str, Entry], occupancy: Occupancy, app: str, node: str, used: int, at: float
+    leases: Mapping[str, Entry], occupancy: Occupancy, app: str, node: str, used: int, at: float, rules: Rules
 ) -> tuple[int, bool]:
     """How many GPUs of a node an application, which uses `used`, may use now, and whether it had to vacate others
-    before. It may not use those that it was leased since by what ran on these."""
+    before. It may not use those that it was leased since by what ran on these. By rules before 5, nor those of other
+    nodes."""
     overdue, overstays = 0, 0
     for entry in (leases[key] for key in sorted(occupancy.leaving & occupancy.by_app.get(app, set()))):
-        if entry.is_overdue(at):
-            overdue += gpus_on_nodes(entry.leased.revoked, occupancy.cells).get(node, 0)
+        revoked = gpus_on_nodes(entry.leased.revoked, occupancy.cells).get(node, 0)
+        if entry.is_overdue(at) and (revoked or rules < 5):
+            overdue += revoked
             overstays = max(overstays, overstayed(entry, leases, occupancy, node, used))
     leased = occupancy.gpus_on(app, node) - overdue
     return min(leased, used - overstays) if overstays else leased, overdue > 0

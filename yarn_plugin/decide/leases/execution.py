@@ -75,10 +75,10 @@ def _placed(book: Book, place: Place, claims: Collection[ClaimKey], at: float) -
         raise PlanError(f"place {place.key!r}: {place.replaces!r} is replaced by another lease; withdraw that one")
     for holding in place.holdings:
         _check_amounts(place, holding)
-    withdrawn: dict[str, Entry | None] = {}
     if replaced is not None and not replaced.is_started:
-        # It never began: nothing passes over.
-        withdrawn[replaced.key] = None
+        # It never began: nothing passes over, and what it was to replace goes on.
+        book.apply(Changes({replaced.key: None}))
+        replaced = None
     reason = book.occupancy.refusal_of(place.holdings, replaced)
     if reason is not None:
         raise PlanError(f"place {place.key!r}: {reason}")
@@ -91,13 +91,13 @@ def _placed(book: Book, place: Place, claims: Collection[ClaimKey], at: float) -
         place.kind,
         place.until,
         place.gang,
-        None if replaced is None or withdrawn else replaced.key,
+        None if replaced is None else replaced.key,
         place.note,
         place.job,
         placed_at=at,
         won=place.won,
     )
-    return Changes({**withdrawn, place.key: Entry(leased, book.new_id())})
+    return Changes({place.key: Entry(leased, book.new_id())})
 
 
 def _check_amounts(place: Place, holding: Holding) -> None:

@@ -30,13 +30,12 @@ def revoke(entry: Entry, some: Collection[str], cause: Cause, at: float, grace_s
     leaving = tuple([cell for cell in leased.cells if not some or cell in some or cell in leased.leaving])
     if leaving == leased.leaving:
         return NO_CHANGES
-    entry, id = numbered(entry)
-    by = at + grace_s
-    is_whole = len(leaving) == len(leased.holdings)
-    command = Revoke(id, entry.app, entry.id, by, cause, () if is_whole else told_cells(entry, leaving))
+    said, by = entry.said + 1, at + grace_s
+    some_told = () if len(leaving) == len(leased.holdings) else told_cells(entry, leaving)
+    command = Revoke(f"{entry.id}.{said}", entry.app, entry.id, by, cause, some_told)
     leased = replace(leased, leaving=leaving, by=by)
     # One command is open for each lease: the new one names all that is to be vacated.
-    entry = replace(entry, leased=leased, revoke=command, revoked_at=at, lists_tell=None, still_used=None)
+    entry = replace(entry, leased=leased, said=said, revoke=command, revoked_at=at, lists_tell=None, still_used=None)
     return Changes({entry.key: entry}, (command,))
 
 
@@ -94,13 +93,14 @@ def cut(entry: Entry, lost: Iterable[str], cause: Cause) -> Cut:
     leaving = tuple([cell for cell in leased.leaving if cell not in gone])
     commands: tuple[LeaseEnded, ...] = ()
     if entry.is_started:
-        entry, id = numbered(entry)
+        id = f"{entry.id}.{entry.said + 1}"
         commands = (LeaseEnded(id, entry.app, entry.id, told_cells(entry, mine) if rest else (), cause),)
     if not rest:
         return Cut(None, commands, freed)
     by = leased.by if leaving else None
     released = tuple([cell for cell in entry.released if cell not in gone])
-    entry = replace(entry, leased=replace(leased, holdings=rest, leaving=leaving, by=by), released=released)
+    leased = replace(leased, holdings=rest, leaving=leaving, by=by)
+    entry = replace(entry, leased=leased, said=entry.said + len(commands), released=released)
     return Cut(entry if leaving else replace(entry, revoke=None, revoked_at=None), commands, freed)
 
 

@@ -3,7 +3,8 @@ it has too little memory or too few vcores free for the tasks that would use the
 
 Where GPUs are no partition of their own in YARN, applications of other pools run on their nodes too. Those of the pool
 that are not registered, or that an arbiter which lost its journal knows no leases of, use GPUs of it. A lease there
-would stay without containers, or would share its GPUs with them, so such GPUs are not free until there is room.
+would stay without containers, or would share its GPUs with them, so such GPUs are not free until there is room. Of a
+node, it is known how many they use, not which; at first none of its GPUs are free (see `settings.RECORDS_S`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,12 +22,13 @@ def crowded(
     node_used: Mapping[str, Resources],
     in_use: InUse,
     is_any_unlisted: bool,
+    are_records_due: bool,
     settings: LedgerSettings,
 ) -> tuple[str, ...]:
     """The GPUs in no lease that cannot be leased, sorted.
 
     `node_used`: what all containers use of each node. `in_use`: by the pool's applications, registered or not.
-    `is_any_unlisted`: see the function of this name.
+    `is_any_unlisted`: see the function of this name. `are_records_due`: applications may still register again.
     """
     cells = occupancy.cells
     room = {
@@ -35,6 +37,8 @@ def crowded(
         if (node := cell_of_node(cells.topology, name)) is not None
     }
     beyond = beyond_leases(in_use, occupancy.gpus_on) if settings.rules > 3 else {}
+    if are_records_due:
+        room |= dict.fromkeys([node for node in beyond if node in cells], 0)
     if settings.rules > 3 and is_any_unlisted:
         room = dict.fromkeys([place.machine for place in cells.gpus.values()], 0)
     found: list[str] = []

@@ -11,7 +11,12 @@ from yarn_plugin.model.topology import Cell
 
 MAX_SECONDS = 1e9
 
-RULES: Literal[4] = 4
+RECORDS_S = 60.0
+"""How long applications have to register again with an arbiter that has lost its journal."""
+
+Rules = Literal[2, 3, 4, 5]
+
+RULES: Literal[5] = 5
 """By which pools of leases decide that are configured now."""
 
 
@@ -21,7 +26,9 @@ class LedgerSettings(PoolNodes):
 
     Seconds: `grace_s`, to vacate revoked cells; `notice_s`, from when an allocator is told of the end of a lease until
     then; `overtime_s`, for which a lease goes on after its end while its allocator decides; `place_within_s`, a lease
-    that is not in use so long after it started comes back (0: never).
+    that is not in use so long after it started comes back (0: never); `records_s`, since the pool began, for which
+    nothing is leased of nodes where containers use GPUs beyond leases: which ones, their applications may have records
+    of (0, of earlier versions: never).
 
     `gpus_per_task`, `task_memory_mb`, `task_vcores`: of one task; GPUs that a node cannot use for whole tasks are not
     leased. Nor are, if the memory or vcores of a task are given, those for whose tasks the node has no room now.
@@ -32,7 +39,13 @@ class LedgerSettings(PoolNodes):
     it is asked. 3: where some run on the node, it is revoked; a question waits for its own answer; an auction counts as
     service what an application held until the call in which it lost it. 4: also, GPUs of a node that containers beyond
     leases use are not leased; neither a list of containers that was asked for before a revocation nor an idle new lease
-    makes revoked cells look vacated (see `handover`); the grants of an auction say how its leases were won.
+    makes revoked cells look vacated (see `handover`); the grants of an auction say how its leases were won. 5: also, an
+    allocator is told of the end of each lease in time, whatever was placed with less than `notice_s` to its end; where
+    an application has to vacate GPUs of one node, containers on others are not signalled for it; an auction counts
+    with `grace_s`, not with 30 s.
+
+    `adopts_leases`: it goes on with the leases of a pool that the lease controller of earlier versions led. Not so in
+    their journals.
 
     Which cells: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).
@@ -45,13 +58,15 @@ class LedgerSettings(PoolNodes):
     notice_s: float = 0.0
     overtime_s: float = 0.0
     place_within_s: float = 30.0
+    records_s: float = 0.0
     gpus_per_task: int = 1
     task_memory_mb: int = 0
     task_vcores: int = 0
     gpu_memory_mb: int | None = None
     partition: str = ""
     nodes: tuple[str, ...] = ()
-    rules: Literal[2, 3, 4] = 2
+    rules: Rules = 2
+    adopts_leases: bool = False
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -61,7 +76,7 @@ class LedgerSettings(PoolNodes):
         """
         for one in fields(self):
             value = getattr(self, one.name)
-            if one.name == "seed" or not isinstance(value, int | float):
+            if one.name in ("seed", "adopts_leases") or not isinstance(value, int | float):
                 continue
             if not math.isfinite(value) or not 0 <= value <= MAX_SECONDS:
                 raise BadInputError(one.name, value, f"must be a number from 0 to {MAX_SECONDS:g}")

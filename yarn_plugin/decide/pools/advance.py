@@ -9,7 +9,16 @@ from yarn_plugin.decide import commands as arbiter
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.pools.commands import Command, SetTimer, Solve, WantWeights
 from yarn_plugin.decide.pools.controller import Controllers
-from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Started, TimerDue, ViewChanged
+from yarn_plugin.decide.pools.inputs import (
+    FromApp,
+    Input,
+    Outcome,
+    Reconfigured,
+    Restarted,
+    Started,
+    TimerDue,
+    ViewChanged,
+)
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.decide.state import Failure, PoolState
 from yarn_plugin.errors import describe
@@ -68,9 +77,7 @@ def advance(
     """
     controller = controllers.of(pool)
     if kept is None or kept.controller != pool.controller:
-        # The weights of a controller of another kind are removed: this one may never set them.
-        weights = None if kept is None else ()
-        kept, inputs = PoolState(pool.controller, controller.initial_state(), weights=weights), (Started(),)
+        kept, inputs = _begun(pool, controllers, kept, view, inputs)
     if kept.failure is not None and at < kept.failure.retry_at:
         return _add_pending(kept, inputs), []
     waiting, savepoints = [*kept.owed, *inputs], savepoints_of(kept.state)
@@ -92,6 +99,23 @@ def advance(
         call.kept = replace(call.kept, failure=None)
         call.given.append(arbiter.PoolResumed(pool.name))
     return call.kept if report is call.kept.report else replace(call.kept, report=report), call.given
+
+
+def _begun(
+    pool: Pool, controllers: Controllers, kept: PoolState | None, view: View, inputs: Sequence[Input]
+) -> tuple[PoolState, Sequence[Input]]:
+    """A pool that is new, or has another controller now; with its inputs. `kept`: as the other one left it."""
+    if kept is not None:
+        adopt = controllers.registry.kind(pool.controller).adopt
+        state = adopt(pool, kept.state, view if kept.seen is None else kept.seen)
+        if state is not None:
+            kept = replace(kept, controller=pool.controller, state=state, timers={}, failure=None)
+            others = [one for one in inputs if not isinstance(one, Restarted | Reconfigured)]
+            return kept, (Restarted(), *others)
+    # The weights of a controller of another kind are removed: this one may never set them.
+    weights = None if kept is None else ()
+    state = controllers.of(pool).initial_state()
+    return PoolState(pool.controller, state, weights=weights), (Started(),)
 
 
 def deadline(kept: PoolState) -> float:

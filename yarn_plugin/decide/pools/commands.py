@@ -14,7 +14,7 @@ from yarn_plugin.decide.commands import (
     TellShare,
 )
 from yarn_plugin.decide.pools.inputs import Message
-from yarn_plugin.model.causes import Cause
+from yarn_plugin.model.causes import Cause, RecordRefused
 from yarn_plugin.model.share import Lease, LeaseClass
 
 
@@ -154,7 +154,16 @@ class Reject:
     cause: Cause
 
 
-ToApp = Ask | Offer | Grant | Renew | Revoke | CancelRevoke | LeaseEnded | Downgrade | Accept | Hold | Reject
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Do not lease an application what it has a record of: it is to leave these GPUs."""
+
+    id: str
+    app: str
+    cause: RecordRefused
+
+
+ToApp = Ask | Offer | Grant | Renew | Revoke | CancelRevoke | LeaseEnded | Downgrade | Accept | Hold | Reject | Refuse
 """Messages to an application, sent on its stream."""
 
 ABOUT_LEASES = (Grant, Renew, Revoke, CancelRevoke, LeaseEnded, Downgrade)
@@ -174,6 +183,7 @@ TO_APP: dict[str, type] = {
     "accept": Accept,
     "hold": Hold,
     "reject": Reject,
+    "refuse": Refuse,
 }
 """Their tags, in journals and as the events of a stream."""
 

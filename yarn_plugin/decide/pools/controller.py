@@ -80,7 +80,8 @@ class Kind:
     a message that is wrong in this state, so that its sender is told; the controller is given the message all the
     same, and must expect it; `check_message`: the same, in a pool. `check_pools`: raises BadInputError if the pools
     of this kind, and of others with the same check, may not be beside each other on one cluster. `check_job`:
-    raises BadInputError for a declared job that is wrong in a pool.
+    raises BadInputError for a declared job that is wrong in a pool. `adopt`: the state of a pool that another kind of
+    controller led, from that one's state and last view; None: the pool begins anew.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Kind:
     check_message: Callable[[Pool, "Registry", Any, str, object], None] = lambda pool, registry, state, app, message: (
         None
     )
+    adopt: Callable[[Pool, object, View], object] = lambda pool, state, seen: None
 
 
 @dataclass(frozen=True)

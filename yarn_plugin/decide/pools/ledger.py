@@ -9,31 +9,33 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from yarn_plugin.decide.allocators import Allocator, happenings
+from yarn_plugin.decide.allocators import Allocator, adopted, happenings
+from yarn_plugin.decide.allocators.auction import AuctionSettings
 from yarn_plugin.decide.allocators.cells import Cells, cells_of
 from yarn_plugin.decide.allocators.happenings import ClaimKey, What
 from yarn_plugin.decide.allocators.plan import NOTHING, Plan, PlanError
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.commands import RecordRound
-from yarn_plugin.decide.events import ContainersListed
-from yarn_plugin.decide.leases import ends, excess, handover, losses, open_commands, room
+from yarn_plugin.decide.events import ContainersListed, Registered
+from yarn_plugin.decide.leases import ends, excess, handover, losses, open_commands, records, room
 from yarn_plugin.decide.leases.book import Book, Changes, LeasesSeen
 from yarn_plugin.decide.leases.claims import update
 from yarn_plugin.decide.leases.execution import execute
 from yarn_plugin.decide.leases.lifetime import end_all, start_vacated
 from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.leases.open_commands import OpenQuestions
-from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
+from yarn_plugin.decide.leases.settings import RECORDS_S, RULES, LedgerSettings
 from yarn_plugin.decide.leases.state import Ledger, Problem, key_of
 from yarn_plugin.decide.pools import inputs
-from yarn_plugin.decide.pools.commands import Accept, Command, Hold, SetTimer, Solve
+from yarn_plugin.decide.pools.commands import Accept, Command, Hold, Refuse, SetTimer, Solve
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, TimerDue
-from yarn_plugin.decide.pools.lease.settings import check_disjoint
+from yarn_plugin.decide.pools.lease.settings import THEMIS, check_disjoint
+from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Release
-from yarn_plugin.model.causes import Cause, LeaseDropped, PoolSuperseded
+from yarn_plugin.model.causes import Cause, LeaseDropped, PoolSuperseded, RecordRefused
 from yarn_plugin.model.journaled import Mutable, Tagged, parts_of
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Claim, Job, Pool
@@ -216,18 +218,31 @@ class _Call:
         """Take in cells and claims. An allocator that begins sees them; another one is told what changed."""
         if not self._ledger.has_begun:
             self.book.happened.append(happenings.Began())
+            until = self._at + self._settings.records_s if self._settings.records_s else None
+            self._ledger = replace(self._ledger, records_until=until)
+        elif self._ledger.records_until is not None and self._at >= self._ledger.records_until:
+            self._ledger = replace(self._ledger, records_until=None)
         changed_cells = self._take_cells()
         changed_claims = self._take_claims()
-        self.book.occupancy.crowded = frozenset(self._ledger.crowded)
-        crowded = room.crowded(
-            self.book.occupancy, self._view.node_used, self._in_use, self._is_any_unlisted, self._settings
-        )
-        self.book.occupancy.crowded = frozenset(crowded)
-        moved = sorted(set(crowded) ^ set(self._ledger.crowded))
-        self._ledger = replace(self._ledger, crowded=crowded)
+        moved = self._find_crowded()
         if self._ledger.has_begun and (changed_claims or changed_cells or moved):
             self.book.happened.append(happenings.Changed(changed_claims, (*changed_cells, *moved)))
         self._ledger = replace(self._ledger, has_begun=True)
+
+    def _find_crowded(self) -> list[str]:
+        """Find out which free GPUs cannot be leased now; and those of which that has changed."""
+        before, self.book.occupancy.crowded = self._ledger.crowded, frozenset(self._ledger.crowded)
+        crowded = room.crowded(
+            self.book.occupancy,
+            self._view.node_used,
+            self._in_use,
+            self._is_any_unlisted,
+            self._ledger.records_until is not None,
+            self._settings,
+        )
+        self.book.occupancy.crowded = frozenset(crowded)
+        self._ledger = replace(self._ledger, crowded=crowded)
+        return sorted(set(crowded) ^ set(before))
 
     def _take_claims(self) -> tuple[ClaimKey, ...]:
         known = self._known
@@ -273,6 +288,11 @@ class _Call:
             case FromApp(app, Release() as release):
                 leases, occupancy, grace_s = self.book.leases, self.book.occupancy, self._settings.grace_s
                 self.book.apply(handover.release(leases, occupancy, self._in_use, app, release, self._at, grace_s))
+            case FromApp(app, Registered(leases=leases)):
+                found, refused = records.check(leases or (), app, self.book.occupancy, self._in_use.get(app, {}))
+                self._refuse(app, refused)
+                # Before it is told of the new claims: for these it might find other GPUs.
+                self.book.happened[:0] = [happenings.Recorded(app, found)] if found else []
             case FromApp(app, message) if any(key[0] == app for key in self._claims):
                 self._close_questions(answered)
                 self.book.happened.append(happenings.Answer(app, message))
@@ -347,11 +367,12 @@ class _Call:
         self.book.apply(handover.note_listed(self.book.leases, self.book.occupancy, found, topology, yarn_app))
         if self._view.steering:
             known, leases, occupancy = self._ledger.excess, self.book.leases, self.book.occupancy
+            rules = self._settings.rules
             signals = excess.signal(
                 known,
                 found,
                 topology,
-                lambda node, used: excess.allowed(leases, occupancy, found.app, node, used, self._at)[0],
+                lambda node, used: excess.allowed(leases, occupancy, found.app, node, used, self._at, rules)[0],
             )
             self.book.apply(Changes(commands=signals))
 
@@ -388,8 +409,29 @@ class _Call:
             self._tell(self.book.happened.pop(0))
 
     def _tell(self, what: What) -> None:
+        if isinstance(what, happenings.Recorded):
+            self._adopt(what)
+            return
         self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), what)
+        if plan is not NOTHING:
+            self._carry_out(plan)
+
+    def _adopt(self, what: happenings.Recorded) -> None:
+        """Let the allocator lease an application what it has records of. To all others these GPUs are not free."""
+        crowded, recorded = self.book.occupancy.crowded, {gpu for one in what.leases for gpu in one.gpus}
+        self.book.occupancy.crowded = crowded | recorded
+        self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), what)
+        self.book.occupancy.crowded = frozenset()
         self._carry_out(plan)
+        adopted = {gpu for key in self.book.occupancy.by_app.get(what.app, ()) for gpu in self.book.leases[key].gpus}
+        self._refuse(what.app, records.refused(what.leases, "policy", recorded - adopted))
+        blocked = tuple([gpu for gpu in self._ledger.crowded if gpu not in adopted])
+        self._ledger = replace(self._ledger, crowded=blocked)
+        if moved := self._find_crowded():
+            self.book.happened.append(happenings.Changed(cells=tuple(moved)))
+
+    def _refuse(self, app: str, causes: Iterable[RecordRefused]) -> None:
+        self.book.apply(Changes(commands=tuple(Refuse(self.book.new_id(), app, cause) for cause in causes)))
 
     def _carry_out(self, plan: Plan) -> None:
         execute(self.book, plan, self._claims, self._at, self._settings.grace_s)
@@ -400,7 +442,15 @@ class _Call:
     def _seen(self) -> Seen:
         book, settings, steering = self.book, self._settings, self._view.steering
         return Seen(
-            self._at, settings.seed, self._cells, self._claims, book.seen, book.occupancy, steering, settings.rules
+            self._at,
+            settings.seed,
+            self._cells,
+            self._claims,
+            book.seen,
+            book.occupancy,
+            steering,
+            settings.rules,
+            settings.grace_s,
         )
 
     def _send(self, plan: Plan) -> None:
@@ -448,7 +498,7 @@ class _Call:
             self._in_use,
             self._steering,
             self._at,
-            self._settings.grace_s,
+            self._settings,
         )
         self._ledger = replace(self._ledger, excess=found)
         self.book.apply(Changes(commands=commands))
@@ -471,7 +521,7 @@ class _Call:
 
     def _deadlines(self) -> Iterator[float]:
         book, settings = self.book, self._settings
-        yield from ends.deadlines(book.occupancy, settings)
+        yield from ends.deadlines(book.occupancy, self._at, settings)
         for key in book.occupancy.leaving:
             if (by := book.leases[key].leased.by) is not None:
                 yield by
@@ -480,6 +530,8 @@ class _Call:
             began = entry.leased.started_at if entry.listed_at is None else entry.listed_at
             if began is not None:
                 yield began + settings.place_within_s
+        if self._ledger.records_until is not None and self._ledger.crowded:
+            yield self._ledger.records_until
         for one in self._ledger.excess.values():
             yield excess.next_list(one, settings.grace_s)
 
@@ -493,6 +545,16 @@ def _make(pool: Pool, registry: Registry) -> LedgerController:
         registry.lease_policy(policy)
     settings = replace(settings, overtime_s=max(settings.overtime_s, least))
     return LedgerController(pool.name, settings, kind.make(settings.settings, registry.allocators))
+
+
+def _adopt(pool: Pool, state: object, seen: View) -> LedgerState | None:
+    """The state of a pool whose GPUs the lease controller leased."""
+    settings = pool.parameters
+    if not (isinstance(settings, LedgerSettings) and settings.adopts_leases and isinstance(state, LeaseState)):
+        return None
+    # Another allocator does not go on with these leases: the ledger ends them.
+    rounds = settings.settings if isinstance(settings.settings, AuctionSettings) else AuctionSettings()
+    return LedgerState(THEMIS, *adopted.adopt(state, seen, cells_of_pool(seen.topology, settings), rounds))
 
 
 def _messages(pool: Pool, registry: Registry) -> frozenset[str]:
@@ -514,12 +576,14 @@ def _check_job(pool: Pool, registry: Registry, job: Job) -> None:
     Raises:
         BadInputError: it is wrong there, or none of its alternatives could ever be leased: the pool has no GPUs.
     """
-    alternatives = job.demand.alternatives if job.demand is not None else ()
+    settings = pool.parameters
+    # Rounds lease GPUs also where the pool does not list them: they counted in no share, and still need not.
+    leases_listed = not (isinstance(settings, LedgerSettings) and isinstance(settings.settings, AuctionSettings))
+    alternatives = job.demand.alternatives if leases_listed and job.demand is not None else ()
     for place, amounts in enumerate(alternatives):
         if amounts[GPU] and GPU not in pool.resources:
             expected = f"must be left out: pool {pool.name} has no GPUs, only {', '.join(pool.resources)}"
             raise BadInputError(f"alternatives.{place}.resources.{GPU}", amounts[GPU], expected)
-    settings = pool.parameters
     if isinstance(settings, LedgerSettings):
         registry.allocator(settings.allocator).check_job(settings.settings, job)
 
@@ -529,10 +593,11 @@ KIND = Kind(
     _make,
     {"ledger/1": LedgerState, "ledger.settings/1": LedgerSettings},
     parameters=LedgerSettings,
-    fixed={"rules": RULES},
+    fixed={"rules": RULES, "adopts_leases": True, "records_s": RECORDS_S},
     messages=frozenset({"lease.release"}),
     messages_of=_messages,
     check_pools=check_disjoint,
+    adopt=_adopt,
     check_job=_check_job,
     check_message=_check_message,
 )

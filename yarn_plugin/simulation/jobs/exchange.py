@@ -19,7 +19,7 @@ from heapq import heapify, heappop, heappush
 from math import ceil
 
 from yarn_plugin.decide.mechanisms.cell_exchange import CellRequest, exchange
-from yarn_plugin.simulation.jobs.outcome import JobOutcome, JobsOutcome
+from yarn_plugin.simulation.outcome import JobOutcome, Outcome
 
 HOUR_S = 3600.0
 _END, _USE, _TURN, _HOUR = range(4)
@@ -66,13 +66,13 @@ class _Run:
     began_at: float
 
 
-def exchange_nodes(private: Mapping[str, JobsOutcome], gpus_per_node: int) -> list[Exchanged]:
+def exchange_nodes(private: Mapping[str, Outcome], gpus_per_node: int) -> list[Exchanged]:
     """Exchange nodes every hour. `private`: each tenant's jobs in its private cluster."""
     return _Exchange(private, gpus_per_node).run()
 
 
 class _Exchange:
-    def __init__(self, private: Mapping[str, JobsOutcome], gpus_per_node: int) -> None:
+    def __init__(self, private: Mapping[str, Outcome], gpus_per_node: int) -> None:
         self._private, self._size = private, gpus_per_node
         self._used: Counter[str] = Counter()
         self._surplus: dict[str, float] = {}
@@ -107,13 +107,13 @@ class _Exchange:
                 while arrivals and arrivals[0].arrived_at <= at:
                     job = arrivals.popleft()
                     if _turn(job) > at:
-                        self._waiting[job.tenant][job.number] = job
+                        self._waiting[job.group][job.number] = job
                 for run in self._match(at):
-                    heappush(agenda, (at + run.job.run_s, _END, run.job.number, run.job))
+                    heappush(agenda, (at + run.job.alone_s, _END, run.job.number, run.job))
             elif kind == _TURN:
                 assert isinstance(about, JobOutcome)
                 self._take_turn(at, about)
-            elif (ended := self._running.get(number)) is not None and ended.began_at + ended.job.run_s == at:
+            elif (ended := self._running.get(number)) is not None and ended.began_at + ended.job.alone_s == at:
                 self._leave(ended, at, is_lost=False)
         return [self._exchanged(name, outcome) for name, outcome in self._private.items()]
 
@@ -127,7 +127,7 @@ class _Exchange:
             for number in list(node.jobs):
                 run = self._running[number]
                 self._leave(run, at, is_lost=True)
-                self._waiting[run.job.tenant][number] = run.job
+                self._waiting[run.job.group][number] = run.job
 
     def _replace_giver(self, node: _Node, at: float) -> bool:
         """Let the tenant that has given least of those with a free node lend this one from now on."""
@@ -143,7 +143,7 @@ class _Exchange:
         return True
 
     def _take_turn(self, at: float, job: JobOutcome) -> None:
-        self._waiting[job.tenant].pop(job.number, None)
+        self._waiting[job.group].pop(job.number, None)
         run = self._running.get(job.number)
         if run is not None:
             is_whole = all(node.jobs[job.number] == self._size for node in run.nodes)
@@ -188,7 +188,7 @@ class _Exchange:
         self._charge(node, -self._size * (-at % HOUR_S) / HOUR_S)
 
     def _begin(self, job: JobOutcome, nodes: tuple[_Node, ...], at: float) -> _Run:
-        del self._waiting[job.tenant][job.number]
+        del self._waiting[job.group][job.number]
         for node in nodes:
             node.jobs[job.number] = job.gpus // len(nodes)
             node.free -= node.jobs[job.number]
@@ -199,7 +199,7 @@ class _Exchange:
         """A job leaves its borrowed nodes; those that are empty then go back."""
         del self._running[run.job.number]
         hours = (at - run.began_at) / HOUR_S
-        if at >= run.began_at + run.job.run_s:
+        if at >= run.began_at + run.job.alone_s:
             self._starts[run.job.number] = run.began_at
         for node in run.nodes:
             gpus = node.jobs.pop(run.job.number)
@@ -215,8 +215,8 @@ class _Exchange:
                 self._nodes[node.giver].remove(node)
                 self._pay_back(node, at)
 
-    def _exchanged(self, name: str, outcome: JobsOutcome) -> Exchanged:
-        all_hours = sum(job.gpus * job.run_s for job in outcome.ended) / HOUR_S
+    def _exchanged(self, name: str, outcome: Outcome) -> Exchanged:
+        all_hours = sum(job.gpus * job.alone_s for job in outcome.ended) / HOUR_S
         later = sum(self._starts.get(job.number, _turn(job)) > _turn(job) for job in outcome.ended)
         return Exchanged(
             name, all_hours - self._taken[name], self._given[name], self._taken[name], self._lost[name], later
@@ -226,7 +226,7 @@ class _Exchange:
 def _turn(job: JobOutcome) -> float:
     """When a job starts in its private cluster."""
     assert job.ended_at is not None
-    return job.ended_at - job.run_s
+    return job.ended_at - job.alone_s
 
 
 def _packed(jobs: Iterable[JobOutcome], size: int, most: int) -> Iterable[tuple[int, list[JobOutcome]]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
 
-from yarn_plugin.simulation.jobs.outcome import LATER_S
+from yarn_plugin.simulation.figures import LATER_S
 from yarn_plugin.simulation.paper_figures.intervals import Interval, interval
 from yarn_plugin.simulation.paper_figures.record import Record
 from yarn_plugin.simulation.paper_figures.specification import (

@@ -6,10 +6,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from yarn_plugin.simulation.jobs.outcome import JobsOutcome
-from yarn_plugin.simulation.jobs.outcome import figures as jobs_figures
-from yarn_plugin.simulation.leasing.outcome import TrainingOutcome
-from yarn_plugin.simulation.leasing.outcome import figures as training_figures
+from yarn_plugin.simulation.figures import job_figures, training_figures
+from yarn_plugin.simulation.outcome import Outcome
 from yarn_plugin.simulation.shared_queues import SharedOutcome
 
 
@@ -49,7 +47,7 @@ def read(content: bytes) -> Record:
     return _RECORD.validate_json(content)
 
 
-def of_training(outcome: TrainingOutcome, wall_s: float) -> Record:
+def of_training(outcome: Outcome, wall_s: float) -> Record:
     """What is kept of a simulation of training applications."""
     apps = {}
     for name, rho in outcome.app_rhos:
@@ -61,15 +59,15 @@ def of_training(outcome: TrainingOutcome, wall_s: float) -> Record:
     return Record(asdict(training_figures(outcome)), apps, scores, outcome.unfinished, wall_s)
 
 
-def of_jobs(outcome: JobsOutcome, wall_s: float) -> Record:
+def of_jobs(outcome: Outcome, wall_s: float) -> Record:
     """What is kept of a simulation of jobs."""
     jobs = {
-        f"job{job.number}": {"wait_s": job.wait_s, "completion_s": job.completion_s}
+        job.name: {"wait_s": job.wait_s, "completion_s": job.completion_s}
         for job in outcome.ended
         if job.wait_s is not None and job.completion_s is not None
     }
-    figures = {**asdict(jobs_figures(outcome.jobs, None)), "progress_spread": outcome.progress_spread}
-    return Record(figures, jobs, unfinished=len(outcome.jobs) - len(outcome.ended), wall_s=wall_s)
+    figures = {**asdict(job_figures(outcome.jobs, None)), "progress_spread": outcome.progress_spread}
+    return Record(figures, jobs, unfinished=outcome.unfinished, wall_s=wall_s)
 
 
 def of_queue(outcome: SharedOutcome, wall_s: float) -> Record:

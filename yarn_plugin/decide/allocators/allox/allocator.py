@@ -10,6 +10,8 @@ best alternative `unknown_s`. Where samples are on, sides without a declared spe
 a job may start on a GPU before it is known on a slot, but not the other way round, as nearly all jobs are faster on
 GPUs. A job with alternatives that are larger than a GPU or a slot cannot use them; one without any other waits. Deep
 queues are matched in the worker process; of its result holds what still can be done.
+
+To compare, another side policy may choose the starts (`policy`), on the same machines and leases.
 """
 
 import math
@@ -28,15 +30,20 @@ from yarn_plugin.decide.allocators.happenings import (
     Broken,
     Changed,
     Due,
+    Recorded,
     Solved,
     Unplaced,
     Vacated,
     What,
     name_of,
 )
-from yarn_plugin.decide.allocators.plan import Drop, Idle, Place, Plan, Solve, Wake
+from yarn_plugin.decide.allocators.plan import ADOPTED, Drop, Idle, Place, Plan, Solve, Wake
+from yarn_plugin.decide.allocators.pods import recorded
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.mechanisms.allox import Job, Start, Starts, choose_starts
+from yarn_plugin.decide.policies.sides import SIDE_POLICIES
+from yarn_plugin.decide.policies.sides import queue as side_queue
+from yarn_plugin.decide.policies.sides.queue import GPU_KIND
 from yarn_plugin.quantities import count
 
 OVERDUE = "overdue"
@@ -60,6 +67,8 @@ class Allox:
 
     def propose(self, state: AlloxState, seen: Seen, what: What) -> tuple[AlloxState, Plan]:
         """Learn what happened, start samples, then the jobs that are matched to free machines."""
+        if isinstance(what, Recorded):
+            return self._adopt(state, seen, what)
         progress = self._progress(state, seen)
         state, wakes, drops = self._learn(state, seen, what)
         state, places, more_wakes = self._samples.start(state, seen)
@@ -78,8 +87,7 @@ class Allox:
         known, progress = machines(self._settings, state, seen), self._progress(state, seen)
         waiting = {job.user for job in jobs.values()}
         next_overdue = state.long_run.next_overdue(self._settings.patience_s, progress, waiting)
-        plan = replace(plan, wake=(*plan.wake, Wake(OVERDUE, next_overdue)), idle=_idle(seen, jobs))
-        has_free = any(wait == 0 for waits in known.free_in for wait in waits)
+        plan = replace(plan, wake=(*plan.wake, Wake(OVERDUE, next_overdue)), idle=self._idle(seen, jobs))
         if isinstance(what, Solved) and what.key == f"round {state.round}":
             state = replace(state, is_solving=False)
             if what.outcome == "done":
@@ -87,19 +95,68 @@ class Allox:
                 state, started = self._start(state, seen, jobs, known, what.result.jobs, plan, by_worker=True)
                 if started.place:
                     return state, started
-        if not jobs or not has_free:
+                if any(one.job in jobs and 0 in known.free_in[one.kind] for one in what.result.jobs):
+                    # Else the same would be solved again.
+                    known = self._with_room(seen, known)
+        if not jobs or not any(wait == 0 for waits in known.free_in for wait in waits):
             return state, plan
-        overdue = state.long_run.overdue(self._settings.patience_s)
-        queue = Queue(tuple(jobs.values()), known.free_in, progress, self._settings.alpha, overdue)
-        if len(jobs) > self._settings.inline_jobs:
+        queue = self._queue(state, seen, jobs, known)
+        if len(jobs) > self._settings.inline_jobs and self._settings.policy == "allox":
             if state.is_solving:
                 return state, replace(plan, idle=None)
             state = replace(state, round=state.round + 1, is_solving=True)
             problem = Solve(f"round {state.round}", queue)
             return state, replace(plan, solve=(problem,), idle=seen.everywhere(Idle.DECIDING))
-        return self._start(state, seen, jobs, known, solve(queue).jobs, plan)
+        starts = self._choose(state, seen, jobs, known)
+        if not all(self._jobs.has_room(seen, one.kind, known.cells[one.kind][one.machine]) for one in starts):
+            known = self._with_room(seen, known)
+            starts = self._choose(state, seen, jobs, known)
+        return self._start(state, seen, jobs, known, starts, plan)
+
+    def _with_room(self, seen: Seen, known: Machines) -> Machines:
+        """Without the free machines that cannot be leased now: containers beyond leases use their nodes."""
+        return known.without(lambda kind, cell: not self._jobs.has_room(seen, kind, cell))
+
+    def _queue(self, state: AlloxState, seen: Seen, jobs: Mapping[str, Job], known: Machines) -> Queue:
+        overdue = state.long_run.overdue(self._settings.patience_s)
+        progress = self._progress(state, seen)
+        return Queue(tuple(jobs.values()), known.free_in, progress, self._settings.alpha, overdue)
+
+    def _choose(self, state: AlloxState, seen: Seen, jobs: Mapping[str, Job], known: Machines) -> tuple[Start, ...]:
+        if self._settings.policy == "allox":
+            return solve(self._queue(state, seen, jobs, known)).jobs
+        shares = self._jobs.shares(seen)
+        # Of a running job these policies read whose it is and where it runs.
+        running = tuple(
+            side_queue.Running(Job(one.job, one.user, (), shares), one.kind, place)
+            for place, one in enumerate(state.running.values())
+        )
+        users = tuple(sorted(self._progress(state, seen)))
+        queue = side_queue.Queue(
+            seen.at, tuple(jobs.values()), running, known.free_in, users, slots_per_gpu=self._settings.slots_per_gpu
+        )
+        return SIDE_POLICIES[self._settings.policy].choose(queue).starts
 
     # What happened.
+
+    def _adopt(self, state: AlloxState, seen: Seen, what: Recorded) -> tuple[AlloxState, Plan]:
+        """Jobs go on on the GPUs of which they have records, as if they had just started there."""
+        jobs, places, running, users = self._jobs.waiting(state, seen), list[Place](), dict(state.running), set[str]()
+        for claim, (lease, *more) in recorded(what, seen.claims).items():
+            job, gpu = jobs.get(name_of(claim)), lease.gpus[0]
+            seconds = None if job is None else job.times[GPU_KIND]
+            if job is None or seconds is None or more or lease.gpus != (gpu,):
+                continue
+            holdings, alternative = self._jobs.holdings(seen, claim, GPU_KIND, gpu)
+            if any(amount > seen.room.left(one.cell)[name] for one in holdings for name, amount in one.amounts):
+                continue
+            key = str(state.counter + len(places) + 1)
+            places.append(Place(key, claim, holdings, alternative=alternative, note=ADOPTED))
+            value, ends_at = job.value_on(GPU_KIND), seen.at + seconds
+            running[key] = Running(job.user, GPU_KIND, value, ends_at, name_of(claim), seen.at)
+            users.add(job.user)
+        counter, long_run = state.counter + len(places), state.long_run.started(users)
+        return replace(state, counter=counter, running=running, long_run=long_run), Plan(place=tuple(places))
 
     def _learn(
         self, state: AlloxState, seen: Seen, what: What
@@ -170,13 +227,18 @@ class Allox:
             job = jobs.get(start.job)
             if job is None or not free[start.kind]:
                 continue
-            cell = machines.cells[start.kind][start.machine] if not by_worker else free[start.kind][0]
+            cell: str | None = machines.cells[start.kind][start.machine]
+            if by_worker:
+                cell = next((one for one in free[start.kind] if self._jobs.has_room(seen, start.kind, one)), None)
+            if cell is None:
+                continue
             free[start.kind].remove(cell)
             counter += 1
             seconds = job.times[start.kind]
             assert seconds is not None
             holdings, alternative = self._jobs.holdings(seen, claims[start.job], start.kind, cell)
-            note = note_of(job, start.kind, jobs.values())
+            by = self._settings.policy
+            note = note_of(job, start.kind, jobs.values()) if by == "allox" else f"on {WHERE[start.kind]}, by {by}"
             places.append(Place(str(counter), claims[start.job], holdings, alternative=alternative, note=note))
             value, ends_at = job.value_on(start.kind), seen.at + seconds
             running[str(counter)] = Running(job.user, start.kind, value, ends_at, start.job, seen.at)
@@ -185,9 +247,9 @@ class Allox:
         state = replace(state, counter=counter, running=running, long_run=state.long_run.started(users))
         return state, replace(plan, place=tuple(places), drop=(*plan.drop, *ended.drop), wake=(*plan.wake, *ended.wake))
 
-
-def _idle(seen: Seen, jobs: Mapping[str, Job]) -> dict[str, Idle]:
-    return seen.everywhere(Idle.NOT_FASTER if jobs else Idle.NOT_WANTED)
+    def _idle(self, seen: Seen, jobs: Mapping[str, Job]) -> dict[str, Idle]:
+        waits = Idle.NOT_FASTER if self._settings.policy == "allox" else Idle.RESERVED
+        return seen.everywhere(waits if jobs else Idle.NOT_WANTED)
 
 
 def solve(queue: Queue) -> Starts:

@@ -48,17 +48,20 @@ class Jobs:
     def waiting(self, state: AlloxState, seen: Seen) -> dict[str, Job]:
         """The jobs that wait, in order of arrival."""
         served = {lease.claim for lease in seen.leases.values() if lease.kind != "sample"}
-        total = Resources.of({name: sum(cell.capacity[name] for cell in seen.cells.at(NODE)) for name in (GPU, VCORES)})
-        waiting = {}
+        shares, waiting = self.shares(seen), {}
         for key, claim in seen.claims.items():
             if key in served or name_of(key) in state.resting:
                 continue
             times = self._known_times(state, claim)
             if any(seconds is not None for seconds in times):
-                shares = (1 / max(total[GPU], 1), self._slot[VCORES] / max(total[VCORES], 1))
                 arrived_at = claim.arrived_at if claim.declared_at is None else claim.declared_at
                 waiting[name_of(key)] = Job(name_of(key), claim.tenant, times, shares, arrived_at)
         return waiting
+
+    def shares(self, seen: Seen) -> tuple[float, float]:
+        """The part of all GPUs that one is, and of all vcores that a slot has."""
+        total = Resources.of({name: sum(cell.capacity[name] for cell in seen.cells.at(NODE)) for name in (GPU, VCORES)})
+        return 1 / max(total[GPU], 1), self._slot[VCORES] / max(total[VCORES], 1)
 
     def _known_times(self, state: AlloxState, claim: Claim) -> tuple[float | None, float | None]:
         """The seconds on each side that is known: as declared, or else as measured."""
@@ -105,9 +108,16 @@ class Jobs:
         demand = seen.claims[claim].demand
         assert demand is not None
         alternative = next(index for index, amounts in enumerate(demand.alternatives) if self.kind_of(amounts) == kind)
+        return self._held(seen, kind, cell), alternative
+
+    def has_room(self, seen: Seen, kind: int, cell: str) -> bool:
+        """Whether a free machine can be leased now: other containers may use its node."""
+        return all(seen.room.fits(one) for one in self._held(seen, kind, cell))
+
+    def _held(self, seen: Seen, kind: int, cell: str) -> tuple[Holding, ...]:
         if kind == SLOT_KIND:
-            return (Holding(cell, self._slot),), alternative
+            return (Holding(cell, self._slot),)
         node = seen.cells.node_of(cell)
         if not self._settings.gpu_vcores or node is None:
-            return (Holding(cell),), alternative
-        return (Holding(cell), Holding(node, Resources.of({VCORES: self._settings.gpu_vcores}))), alternative
+            return (Holding(cell),)
+        return Holding(cell), Holding(node, Resources.of({VCORES: self._settings.gpu_vcores}))

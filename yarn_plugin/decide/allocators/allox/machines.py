@@ -1,5 +1,6 @@
 """The machines of a pool as AlloX matches them: GPUs, and slots of cores of nodes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from yarn_plugin.decide.allocators.allox.settings import AlloxSettings
@@ -16,6 +17,17 @@ class Machines:
 
     cells: tuple[tuple[str, ...], ...]
     free_in: tuple[tuple[float, ...], ...]
+
+    def without(self, lacks_room: Callable[[int, str], bool]) -> "Machines":
+        """Without those free machines for which this holds, given their kind and cell."""
+        kept = [
+            [(cell, wait) for cell, wait in zip(cells, waits, strict=True) if wait > 0 or not lacks_room(kind, cell)]
+            for kind, (cells, waits) in enumerate(zip(self.cells, self.free_in, strict=True))
+        ]
+        return Machines(
+            tuple(tuple(cell for cell, _ in of_kind) for of_kind in kept),
+            tuple(tuple(wait for _, wait in of_kind) for of_kind in kept),
+        )
 
 
 def machines(settings: AlloxSettings, state: AlloxState, seen: Seen) -> Machines:

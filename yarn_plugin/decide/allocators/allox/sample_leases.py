@@ -112,10 +112,14 @@ class SampleLeases:
             key, kind, side = wanted.pop(0)
             if side in measuring or room[kind] <= 0 or not free[kind]:
                 continue
+            cell = known.cells[kind][free[kind].pop(0)]
+            if not self._jobs.has_room(seen, kind, cell):
+                wanted.insert(0, (key, kind, side))
+                continue
             claim, counter = seen.claims[key], counter + 1
             assert claim.work is not None
             batches = samples.next_batches(side, claim.work)
-            holdings, alternative = self._jobs.holdings(seen, key, kind, known.cells[kind][free[kind].pop(0)])
+            holdings, alternative = self._jobs.holdings(seen, key, kind, cell)
             number = len(samples.of(side).samples) + 1
             note = f"sample {number} of {len(FRACTIONS)} on {WHERE[kind]}: {batches:g} of {claim.work:g}"
             places.append(Place(str(counter), key, holdings, alternative=alternative, kind="sample", note=note))

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from yarn_plugin.decide.mechanisms.matching.problem import LONGEST_S
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.model.share import Job
+
+LivePolicy = Literal["allox", "allox_plus", "sjf", "sjf_plus", "jsq_plus", "bf", "es", "drff", "drfs", "drfa"]
+"""The side policies that preempt nothing, as leases here have no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,9 @@ class AlloxSettings:
     `retry_s`: a job that YARN did not place is tried again after so many seconds. `patience_s`: how far a user may lag
     behind (see `long_run_progress`). `sample_share`: the part of the machines of a kind, at least one, that samples may
     hold at the same time; 0: no samples. `sample_s`: how long a sample may take before others show how long they take.
+
+    `policy`: another one than AlloX chooses the jobs that start; to it, `alpha`, `inline_jobs` and `patience_s` mean
+    nothing. `slots_per_gpu`: as how many slots `drfa` counts a GPU.
     """
 
     cpu_slot: Mapping[str, int] = field(default_factory=dict)
@@ -29,6 +36,8 @@ class AlloxSettings:
     patience_s: float = 1800.0
     sample_share: float = 0.0
     sample_s: float = 120.0
+    policy: LivePolicy = "allox"
+    slots_per_gpu: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -48,6 +57,8 @@ class AlloxSettings:
         for name in ("gpu_vcores", "inline_jobs"):
             if not 0 <= getattr(self, name) <= 1e6:
                 raise BadInputError(name, getattr(self, name), "must be a number from 0 to 1,000,000")
+        if not 0 < self.slots_per_gpu <= 1e6:
+            raise BadInputError("slots_per_gpu", self.slots_per_gpu, "must be a number above 0, up to 1,000,000")
         for name in ("unknown_s", "retry_s", "patience_s", "sample_s"):
             if not 0 < getattr(self, name) <= LONGEST_S:
                 raise BadInputError(name, getattr(self, name), f"must be a number of seconds up to {LONGEST_S:g}")

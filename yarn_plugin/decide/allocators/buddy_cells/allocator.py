@@ -15,6 +15,7 @@ from yarn_plugin.decide.allocators.happenings import (
     Changed,
     Due,
     Reconfigured,
+    Recorded,
     Restarted,
     Started,
     Unplaced,
@@ -65,6 +66,11 @@ class BuddyCells:
                 turn.learn_health(turn.cluster.forest.nodes)
             case Reconfigured():
                 turn.take_configuration(is_due=False)
+            case Recorded():
+                turn.adopt(what)
+                check_quick(turn.cluster)
+                self._placed = placed
+                return turn.state(), turn.plan()
             case Due(key) if key == RECONFIGURE:
                 turn.take_configuration(is_due=True)
             case Changed(claims, cells):

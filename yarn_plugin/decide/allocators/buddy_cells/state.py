@@ -6,22 +6,19 @@ from typing import Annotated
 
 from yarn_plugin.decide.allocators.hosting import GuestState
 from yarn_plugin.decide.allocators.placed_gangs import Placed
-from yarn_plugin.decide.mechanisms.buddy_cells.low_priority import Waiting
 from yarn_plugin.decide.mechanisms.buddy_cells.state import CellsState
 from yarn_plugin.model.journaled import Mutable, Tagged
 
 
 @dataclass(frozen=True, slots=True)
 class BuddyCellsState:
-    """`cluster`: who holds which leaf (a `CellsState`). `placed`: by the gang's name. `turns`: the opportunistic claims
-    that wait. `waits`: why each claim without leases waits. `resting`: until when claims are not tried, by gang.
-    `announced`: the gangs that a new configuration will downgrade, as their applications know. `guests`: the allocators
-    inside virtual clusters."""
+    """`cluster`: who holds which leaf (a `CellsState`). `placed`: by the gang's name. `waits`: why each claim without
+    leases waits. `resting`: until when claims are not tried, by gang. `announced`: the gangs that a new configuration
+    will downgrade, as their applications know. `guests`: the allocators inside virtual clusters."""
 
     cluster: Annotated[object, Tagged()]
     counter: int = 0
     placed: Mapping[str, Placed] = field(default_factory=dict)
-    turns: tuple[Waiting, ...] = ()
     waits: Mapping[str, str] = field(default_factory=dict)
     resting: Mapping[str, float] = field(default_factory=dict)
     announced: tuple[str, ...] = ()

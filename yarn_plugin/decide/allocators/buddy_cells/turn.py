@@ -3,14 +3,16 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from yarn_plugin.decide.allocators.buddy_cells.adoption import adopt
 from yarn_plugin.decide.allocators.buddy_cells.gangs import Gangs
 from yarn_plugin.decide.allocators.buddy_cells.guests import Guests
 from yarn_plugin.decide.allocators.buddy_cells.requests import NO_CLUSTER, request_of
 from yarn_plugin.decide.allocators.buddy_cells.settings import BuddyCellsSettings
 from yarn_plugin.decide.allocators.buddy_cells.state import BuddyCellsState, number_of
-from yarn_plugin.decide.allocators.happenings import ClaimKey, Freed, name_of
+from yarn_plugin.decide.allocators.happenings import ClaimKey, Freed, Recorded, name_of
 from yarn_plugin.decide.allocators.placed_gangs import Placed, PlacedGangs
 from yarn_plugin.decide.allocators.plan import Announce, Idle, Plan, Wake
+from yarn_plugin.decide.allocators.pods import recorded
 from yarn_plugin.decide.allocators.seen import Seen
 from yarn_plugin.decide.mechanisms.buddy_cells.allocator import Call
 from yarn_plugin.decide.mechanisms.buddy_cells.answers import Preempt, Reason, Wait
@@ -55,7 +57,7 @@ class Turn:
         self._settings, self._seen = settings, seen
         self.gangs = Gangs(state, seen, gpus, placed)
         self.guests = Guests(settings, self.gangs, state.guests)
-        self._turns, self._announced = state.turns, state.announced
+        self._announced = state.announced
         self._waits, self.resting = dict(state.waits), dict(state.resting)
         self._announce: list[Announce] = []
         self._wake: list[Wake] = []
@@ -72,7 +74,6 @@ class Turn:
             self.gangs.cells,
             self.gangs.counter,
             self.gangs.placed.frozen(),
-            self._turns,
             self._waits,
             self.resting,
             self._announced,
@@ -116,6 +117,14 @@ class Turn:
                 self._wake.append(Wake(name, None))
             if claim not in self._seen.claims:
                 self._waits.pop(name, None)
+
+    def adopt(self, what: Recorded) -> None:
+        """Lease gangs what they have records of; those inside a virtual cluster of another allocator begin anew."""
+        for key, leases in recorded(what, self._seen.claims).items():
+            claim = self._seen.claims[key]
+            request = self._request(name_of(key), claim)
+            if request is not None and self.guests.guest_of(key, claim) is None:
+                adopt(self.gangs, request, key, leases)
 
     def take_configuration(self, is_due: bool) -> None:
         """Use the configured cells from now on; or, if they downgrade gangs, once their applications had notice.
@@ -307,20 +316,13 @@ class Turn:
         return None
 
     def _take_turns(self, requests: Mapping[str, Request], waiting: Mapping[str, Claim]) -> None:
-        overtaken = {turn.gang: turn.overtaken for turn in self._turns}
-        queue = [
-            Waiting(name, waiting[name].tenant, sum(request.sizes), overtaken.get(name, 0))
-            for name, request in requests.items()
-        ]
+        queue = [Waiting(name, waiting[name].tenant, sum(request.sizes)) for name, request in requests.items()]
         held: dict[str, int] = {}
         for name in self.gangs.running_low() if queue else ():
             claim = self._seen.claims.get(self.gangs.placed[name].claim)
             if claim is not None:
                 held[claim.tenant] = held.get(claim.tenant, 0) + sum(self.cluster.gangs[name].request.sizes)
-        turns = start_in_turn(
-            queue, held, self._settings.weights, lambda name: self._try(requests[name], waiting[name])
-        )
-        self._turns = turns.waiting
+        start_in_turn(queue, held, self._settings.weights, lambda name: self._try(requests[name], waiting[name]))
 
     def _hosts_but(self, suggested: Sequence[str]) -> list[str]:
         """The nodes that are not suggested, by host name."""

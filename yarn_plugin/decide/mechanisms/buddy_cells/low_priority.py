@@ -2,8 +2,7 @@
 
 The paper has one sentence about it. Ours: whenever something has changed, the tenant with the fewest opportunistic
 leaves for its weight is asked first, its oldest gang first; a gang that does not fit is passed over, and the next one
-is tried, so that nothing idles while something fits. How often others overtook a gang is counted, so that one that
-waits for ever can be named.
+is tried, so that nothing idles while something fits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,20 +11,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An opportunistic gang that waits. `overtaken`: how many younger gangs have started since it came."""
+    """An opportunistic gang that waits."""
 
     gang: str
     tenant: str
     leaves: int
-    overtaken: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What was started, in order, and what still waits, oldest first."""
-
-    started: tuple[str, ...]
-    waiting: tuple[Waiting, ...]
 
 
 def start_in_turn(
@@ -33,8 +23,8 @@ def start_in_turn(
     held: Mapping[str, int],
     weights: Mapping[str, float],
     start: Callable[[str], bool],
-) -> Round:
-    """Start what fits.
+) -> tuple[str, ...]:
+    """Start what fits. Returns what was started, in order.
 
     `waiting`: oldest first. `held`: the opportunistic leaves of each tenant, 0 if absent. `weights`: positive, 1 if
     absent. `start`: starts a gang if it fits.
@@ -45,20 +35,13 @@ def start_in_turn(
         left.setdefault(gang.tenant, []).append(position)
     for positions in left.values():
         positions.reverse()
-    started: list[int] = []
+    started: list[str] = []
     while left:
         tenant = min(left, key=lambda name: (use[name] / weights.get(name, 1.0), left[name][-1]))
-        position = left[tenant].pop()
+        gang = waiting[left[tenant].pop()]
         if not left[tenant]:
             del left[tenant]
-        if start(waiting[position].gang):
-            use[tenant] += waiting[position].leaves
-            started.append(position)
-    return Round(
-        tuple(waiting[position].gang for position in started),
-        tuple(
-            Waiting(gang.gang, gang.tenant, gang.leaves, gang.overtaken + sum(later > position for later in started))
-            for position, gang in enumerate(waiting)
-            if position not in started
-        ),
-    )
+        if start(gang.gang):
+            use[tenant] += gang.leaves
+            started.append(gang.gang)
+    return tuple(started)

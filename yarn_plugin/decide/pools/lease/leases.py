@@ -1,6 +1,6 @@
 """The life of a lease: granted, renewed, revoked, vacated, ended."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from yarn_plugin.decide.pools.commands import LeaseEnded, Renew, Revoke
@@ -10,7 +10,7 @@ from yarn_plugin.decide.pools.lease.state import Held, Round
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.model.causes import Cause, How, LeaseLost, LeaseWon
 from yarn_plugin.model.resources import GPU
-from yarn_plugin.model.share import Holding, Lease
+from yarn_plugin.model.share import Holding, Lease, LeaseRecord
 
 
 def apply(turn: Turn, now: Round, allocation: Allocation) -> None:
@@ -47,6 +47,18 @@ def renew_all(turn: Turn, now: Round) -> None:
 
 def _ending(turn: Turn, now: Round) -> list[Held]:
     return [turn.state.leases[lease] for lease in now.ending if lease in turn.state.leases]
+
+
+def adopt(turn: Turn, app: str, records: Iterable[LeaseRecord]) -> None:
+    """Lease an application what it has records of, for as long as they say, but for no longer than a lease."""
+    latest, crowded = turn.settings.end_of_lease(turn.at), set(turn.state.crowded)
+    for record in records:
+        until = latest if record.until is None else min(record.until, latest)
+        holdings = tuple(Holding(gpu, GPU) for gpu in record.gpus)
+        lease = Lease(turn.new_id(), app, record.job, 0, holdings, until=until)
+        turn.set_lease(Held(lease, turn.state.round_number, "recorded", turn.at))
+        crowded.difference_update(record.gpus)
+    turn.change(crowded=tuple(sorted(crowded)))
 
 
 def _renew(turn: Turn, lease: str, until: float, cause: Cause | None) -> None:
