@@ -7,8 +7,8 @@ import signal
 import psutil
 import pytest
 
+from tests.eventually import eventually
 from tests.integration.arbiter_process import run
-from tests.integration.sleepers import eventually
 from tests.leased.intervals import overlaps
 from tests.leased.lab import Lab, ledger_pool
 from yarn_plugin.decide.commands import SignalContainers
@@ -18,7 +18,12 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def lab(cluster, tmp_path):
+def settings():
+    return {}
+
+
+@pytest.fixture
+def lab(cluster, tmp_path, settings):
     folder = tmp_path / "arbiter"
     folder.mkdir()
     clusters = ("--vc", "prod", "--vc", "research")
@@ -26,7 +31,7 @@ def lab(cluster, tmp_path):
     assert done.returncode == 0, done.stderr
     assert run("cells", "check", folder / "cells.toml", "--rm", cluster.rm_url).returncode == 0
     tenants = "[tenants]\n" + "".join(f'{name} = ["{getpass.getuser()}"]\n' for name in ("prod", "research"))
-    made = Lab(cluster, tmp_path, config=tenants + ledger_pool("cells", {"cells": "cells.toml"}))
+    made = Lab(cluster, tmp_path, config=tenants + ledger_pool("cells", {"cells": "cells.toml", **settings}))
     yield made
     made.close()
 
@@ -99,3 +104,28 @@ def test_a_gang_evicts_and_starts_whatever_is_killed_and_when(lab, process, phas
     assert not overlaps(lab.intervals()), "no GPU twice"
     lab.let("vacate", "low")
     lab.finish("low", "high")
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    "settings", [{"inside.prod": "fifo", "inside.research": "themis", "inside_lease_s": 15}], ids=["inside"]
+)
+def test_an_auction_in_one_virtual_cluster_and_a_queue_in_another(lab):
+    lab.submit("low", jobs=[job(f"low-{number}", "research", 4, priority=-1) for number in range(4)], work_s=10_000)
+    eventually(lambda: len(lab.gpus_of("low")) == 16, "opportunistic work has all GPUs", 90)
+    searches = ("first", "second")
+    for name in searches:
+        lab.submit(name, jobs=[{"name": "search", "tenant": "research"}], work_s=10_000)
+    eventually(lambda: len(lab.gpus_of(*searches)) >= 8, "the auction divides the cells of research", 120)
+    lab.submit("urgent", jobs=[job("urgent", "prod", 4, 4)], work_s=10_000)
+    eventually(lambda: any(entry.leased.leaving for entry in low_leases(lab)), "the gang of prod evicts")
+    kill(lab, "arbiter")
+    eventually(lambda: len(lab.gpus_of("urgent")) == 8, "the gang runs within its grace and 60 s", 65)
+    lab.submit("later", jobs=[job("later", "prod", 4)], work_s=10_000)
+    eventually(lambda: len(lab.gpus_of(*searches)) >= 8 and all(map(lab.gpus_of, searches)), "both searches win", 120)
+    assert not lab.gpus_of("later"), "the queue of prod is in order of arrival"
+    lab.finish("urgent")
+    eventually(lambda: len(lab.gpus_of("later")) == 4, "the next gang of prod runs", 65)
+    validate(pool(lab).allocated.cells.cluster)
+    assert not overlaps(lab.intervals()), "no GPU twice"
+    lab.finish("low", "later", *searches)

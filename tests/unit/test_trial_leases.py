@@ -277,6 +277,18 @@ def test_a_sample_that_dies_is_run_again_on_its_lease_and_a_finished_one_never(l
     assert not [one for one in long.take(events.Restarted()) if isinstance(one, StartTrial | SendSpeed)]
 
 
+def test_a_finished_sample_is_told_again_if_the_arbiter_still_lists_its_lease(long):
+    sampled(long, "lease-1", FIRST, ON_GPU)
+    held = events.HeldLease("lease-1", long.state.leases["lease-1"].gpus, trial=FIRST, is_sample=True)
+    steps_of(long, FIRST, 1, 2)
+    long.take(events.Checkpointed(FIRST, 1, 2.0))
+    assert ReleaseGpus("lease-1", ()) in long.end(FIRST)
+    # The master was killed before it could say so.
+    long.take(events.Restarted())
+    said = long.take(events.LeasesRead((held,)))
+    assert said[:2] == (SendSpeed(FIRST, False, 2.0, 4.0, "lease-1"), ReleaseGpus("lease-1", ()))
+
+
 def test_a_trial_that_has_a_lease_of_its_own_starts_there_and_not_on_a_sample(long):
     sampled(long, "lease-1", FIRST, ON_GPU)
     grant(long, "lease-2", FIRST, ON_SLOT)

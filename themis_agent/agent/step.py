@@ -67,6 +67,8 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
             state = leasing.take(state, event)
         case LeasesRead():
             state = leasing.replaced(state, event)
+            # A lease that is still listed may have been given back before: what was said then may be lost.
+            answers += speeds.answers(state)
         case Recovered(registered_as):
             # Its leases have other ids now.
             state = leasing.replaced(leasing.without_leases(state), event)
