@@ -49,7 +49,7 @@ from yarn_plugin.model.resources import GPU, GPU_MEMORY, GPU_MILLI, MEMORY, VCOR
 from yarn_plugin.model.share import Claim, LeaseRecord
 from yarn_plugin.model.topology import TopologyDescription
 
-POOL = "gpu"
+POOL, OUTSIDE = "gpu", "outside"
 BUSY_S, QUIET_S = 80.0, 80.0
 HOSTS = ("n0:1", "n1:1", "n2:1", "n3:1", "n3:2")
 
@@ -190,7 +190,7 @@ class _Draft:
     def _until(self):
         """Of the ends, some are so soon that their notice is due now."""
         soon, late = self.seen.at + self.settings.notice_s, self.seen.at + self.draws.uniform(0.5, 25.0)
-        return self.draws.choice((None, None, late, late, soon if self.settings.notice_s else late))
+        return self.draws.choice((None, late, soon if self.settings.notice_s else late))
 
     def _reclass(self):
         kinds = ("guaranteed", "opportunistic", "sample")
@@ -550,7 +550,7 @@ class RestlessWorld:
                 two.resources[GPU] for _, two in self.containers.values() if two.node == node
             )
             for _ in range(self.draws.randint(0, free)):
-                self._begin(app, node, 1, is_master=False)
+                self._begin(app.name, node, 1, is_master=False)
         cells = self.checks.cells
         every = [*(cells.gpus if cells is not None else ()), "nowhere/0"]
         leases = tuple(
@@ -626,12 +626,12 @@ class RestlessWorld:
             old = self.draws.choice(gpus)
             size = self.containers[old][1].resources[GPU]
             self._end([old])
-            self._begin(app, node, size, is_master=False)
+            self._begin(app.name, node, size, is_master=False)
         elif have < wanted and free:
             size = min(self.draws.choice((1, 1, 2)), wanted - have, free)
-            self._begin(app, node, size, is_master=not running and self.draws.random() < 0.2)
+            self._begin(app.name, node, size, is_master=not running and self.draws.random() < 0.2)
         elif self.draws.random() < 0.1:
-            self._begin(app, node, 0, is_master=not running)
+            self._begin(app.name, node, 0, is_master=not running)
 
     def _cell_of(self, node):
         host = node.rsplit(":", 1)[0]
@@ -641,8 +641,8 @@ class RestlessWorld:
         self.numbers += 1
         size = Resources.of({GPU: gpus, VCORES: self.draws.randint(1, 2), MEMORY: 1000})
         name = f"container_{self.numbers:06}"
-        self.containers[name] = app.name, Container(name, node, size, is_master)
-        self._changed(app.name)
+        self.containers[name] = app, Container(name, node, size, is_master)
+        self._changed(app)
 
     def _end(self, containers):
         for name in containers:
@@ -708,6 +708,16 @@ class RestlessWorld:
         self.kept = self._controller(lambda *one: self.heard.append(one))
         self.step(Restarted())
 
+    def _stranger(self):
+        """Containers of an application outside the pool begin, or all end."""
+        mine = [name for name, (owner, _) in self.containers.items() if owner == OUTSIDE]
+        node = self.draws.choice(sorted(self.nodes) or [None])
+        used = [one.resources[GPU] for _, one in self.containers.values() if one.node == node]
+        if mine and self.draws.random() < 0.5:
+            self._end(mine)
+        elif node is not None and sum(used) < self.nodes[node].capacity[GPU]:
+            self._begin(OUTSIDE, node, 1, is_master=False)
+
     def _reconfigure(self):
         if not self.is_away:
             self.step(Reconfigured())
@@ -717,7 +727,7 @@ PARTS = ("topology", "claims", "use", "steering", "node_used")
 
 EVENTS = (
     *("act",) * 12, *("arrive",) * 3, "leave", "master", "node_changes", "say", "say", "steer", "steer", "restart",
-    "reconfigure",
+    "reconfigure", "stranger",
 )  # fmt: skip
 
 
@@ -726,7 +736,7 @@ def _settings(draws):
         "restless",
         seed=draws.randint(0, 99),
         grace_s=draws.choice((3.0, 6.0, 11.0)),
-        notice_s=draws.choice((0.0, 2.0)),
+        notice_s=draws.choice((0.0, 2.0, 6.0)),
         overtime_s=draws.choice((0.0, 0.0, 3.0)),
         place_within_s=draws.choice((0.0, 5.0, 9.0)),
         records_s=draws.choice((0.0, 30.0)),
