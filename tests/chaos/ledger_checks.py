@@ -740,9 +740,7 @@ class LedgerChecks:
             if settings.has_task_size and used is not None:
                 capacity = self.cells[node].capacity
                 tasks = self._tasks(capacity - used, (capacity - used)[GPU] // settings.gpus_per_task)
-                # Others than the pool's applications run on no leases.
-                listed = sum(call.used(app)[node] for app in {one.app for one in call.view.use})
-                room = min(used[GPU], listed) + tasks * settings.gpus_per_task
+                room = used[GPU] + tasks * settings.gpus_per_task
             beyond = 0
             for app in {one.app for one in call.view.use}:
                 leased = leased_on(self.cells, left, app)[node]

@@ -588,24 +588,6 @@ def test_cells_without_room_for_tasks_are_not_leased():
     assert world.hear()[-1] == Changed((), ("n1/1",))
 
 
-@pytest.mark.parametrize(("rules", "crowded"), [(4, ()), (RULES, ("n1/1",))])
-def test_gpus_that_applications_outside_the_pool_use_are_not_leased(rules, crowded):
-    world = World.start(task_vcores=1, rules=rules)
-    world.take(NodeUseChanged((("n1:8041", Resources.of({VCORES: 1, GPU: 1})),)), 0.01)
-    assert world.state.ledger.crowded == crowded
-    world.take(NodeUseChanged((("n1:8041", Resources()),)), 0.01)
-    assert world.state.ledger.crowded == ()
-
-
-def test_gpus_that_the_containers_of_a_lease_use_leave_room_for_others():
-    world = World.start(task_vcores=1)
-    world.place("k", world.a, "n1/0")
-    used = Container("container_1", "n1:8041", Resources.of({VCORES: 1, GPU: 1}), False)
-    world.take(ContainersListed(world.a, (used,)), 0.01)
-    world.take(NodeUseChanged((("n1:8041", Resources.of({VCORES: 1, GPU: 1})),)), 0.01)
-    assert world.state.ledger.crowded == ()
-
-
 # Questions, problems, times; restarts.
 
 

@@ -31,14 +31,11 @@ def crowded(
     `is_any_unlisted`: see the function of this name. `are_records_due`: applications may still register again.
     """
     cells = occupancy.cells
-    room: dict[str, int] = {}
-    listed = beyond_leases(in_use, lambda app, node: 0) if settings.rules > 4 and settings.has_task_size else None
-    for name, used in node_used.items() if settings.has_task_size else ():
-        node = cell_of_node(cells.topology, name)
-        if node is not None:
-            # What containers of other applications use is of no lease.
-            others = 0 if listed is None else max(used[GPU] - listed.get(node, 0), 0)
-            room[node] = settings.gpus_with_room(cells[node].capacity, used) - others
+    room = {
+        node: settings.gpus_with_room(cells[node].capacity, used)
+        for name, used in (node_used.items() if settings.has_task_size else ())
+        if (node := cell_of_node(cells.topology, name)) is not None
+    }
     beyond = beyond_leases(in_use, occupancy.gpus_on) if settings.rules > 3 else {}
     if are_records_due:
         room |= dict.fromkeys([node for node in beyond if node in cells], 0)

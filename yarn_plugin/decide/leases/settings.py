@@ -42,8 +42,7 @@ class LedgerSettings(PoolNodes):
     makes revoked cells look vacated (see `handover`); the grants of an auction say how its leases were won. 5: also, an
     allocator is told of the end of each lease in time, whatever was placed with less than `notice_s` to its end; where
     an application has to vacate GPUs of one node, containers on others are not signalled for it; an auction counts
-    with `grace_s`, not with 30 s, and gives no GPUs that got in use since they were offered; where nodes are looked at
-    for room, GPUs that applications outside the pool use are not leased.
+    with `grace_s`, not with 30 s, and gives no GPUs that got in use since they were offered.
 
     `adopts_leases`: it goes on with the leases of a pool that the lease controller of earlier versions led. Not so in
     their journals.
