@@ -109,8 +109,7 @@ class Excess:
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """`leases`: by the allocator's key. `counter`: of ids. `has_begun`: the allocator has been told that the pool
-    began. `records_until`: until when applications may register again that know leases of before that (None: it is
-    over).
+    began. `records_until`: until when applications with records of earlier leases are awaited (None: no longer).
 
     `claims` and `nodes`: as the allocator knows them. `asked`, `problems`: by the id of the command. `wakes`: by key.
     `excess`: by "app node". `crowded`: free GPUs that cannot be leased now (see `room`). `idle`: why cells are
