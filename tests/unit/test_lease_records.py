@@ -12,9 +12,16 @@ from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.allocators.gpu_queues import GpuQueuesSettings
 from yarn_plugin.decide.allocators.job_rounds import JobRoundsSettings
 from yarn_plugin.decide.commands import SignalContainers
-from yarn_plugin.decide.events import AppsChanged, ContainersListed, JobsDeclared, Registered
+from yarn_plugin.decide.events import (
+    AppsChanged,
+    ContainersListed,
+    JobsDeclared,
+    ManagerLost,
+    ManagerReached,
+    Registered,
+)
 from yarn_plugin.decide.pools.commands import Grant, Refuse
-from yarn_plugin.model.cluster import Container, YarnApp
+from yarn_plugin.model.cluster import Capabilities, Container, YarnApp
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Demand, Gang, Job, LeaseRecord, Pods
 
@@ -182,6 +189,26 @@ def test_nothing_is_leased_of_nodes_that_are_in_use_until_all_could_register_aga
     assert world.leases() == {}
     world.wait(10.0)
     assert world.leases() == {other: list(gpus("n0", 0))}, "which of them are in use is not known"
+
+
+def test_their_time_begins_when_yarn_answers():
+    world = World.begin(nodes=("n0",))
+    world.take(ManagerLost("no answer"))
+    world.wait(100.0)
+    world.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
+    world.runs(n0=[2])
+    other = world.arrive("other", {GPU: 1})
+    world.wait(50.0)
+    assert world.leases() == {}
+    old = world.registers(LeaseRecord("gpu#1", gpus("n0", 0, 1)), demand=2)
+    assert world.leases() == {old: list(gpus("n0", 0, 1)), other: list(gpus("n0", 2))}
+
+
+def test_an_application_that_can_hold_no_leases_has_its_records_refused():
+    world = World.begin("job_rounds", settings=JobRoundsSettings(lease_s=600.0))
+    world.runs(n0=[2])
+    world.registers(LeaseRecord("gpu#1", gpus("n0", 0, 1)), demand=0)
+    assert world.refused() == [(gpus("n0", 0, 1), "policy")]
 
 
 @pytest.mark.parametrize(
