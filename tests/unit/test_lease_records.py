@@ -1,5 +1,7 @@
 """An arbiter begins with an empty journal, and applications that register again have records of their leases."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.lease_world import node
@@ -204,10 +206,12 @@ def test_their_time_begins_when_yarn_answers():
     assert world.leases() == {old: list(gpus("n0", 0, 1)), other: list(gpus("n0", 2))}
 
 
-def test_an_application_that_can_hold_no_leases_has_its_records_refused():
+def test_records_are_refused_while_the_master_of_their_application_starts_again():
     world = World.begin("job_rounds", settings=JobRoundsSettings(lease_s=600.0))
     world.runs(n0=[2])
-    world.registers(LeaseRecord("gpu#1", gpus("n0", 0, 1)), demand=0)
+    running = world.stage.intake.state.cluster.apps[OLD]
+    world.take(AppsChanged((replace(running, waiting=True),), ()))
+    world.registers(LeaseRecord("gpu#1", gpus("n0", 0, 1)))
     assert world.refused() == [(gpus("n0", 0, 1), "policy")]
 
 
