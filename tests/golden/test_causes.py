@@ -104,6 +104,7 @@ EXAMPLES = (
     cause.Evicted("app_3", "urgent", "prod", 5),
     cause.CellsReconfigured(),
     cause.QuotaReduced("train", "research"),
+    *(cause.RecordRefused("gpu#7", ("n1/0", "n1/1"), why) for why in get_args(cause.RefusedFor)),
     cause.LegacyText("app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"),
 )
 

@@ -14,6 +14,6 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     rm, state, listen, file, *version = sys.argv[1:]
     if version == ["earlier"]:
-        config.on_ledger = lambda settings: settings
+        config.on_ledger = lambda settings, records_s: settings
     serve([rm], config.load(Path(file), TOYS), parse_listen(listen, None, None, 8780, "tokens"), Path(state),
           lambda url, token: None, registry=TOYS, registry_at="tests.toys.registry:TOYS")  # fmt: skip

@@ -1,7 +1,7 @@
 """The arbiter's configuration file (TOML)."""
 
 from collections.abc import Callable, Collection
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -93,7 +93,7 @@ def _parameters(kind: Kind, registry: Registry, given: object, folder: Path) -> 
     try:
         parameters = codec.read(tagged)
         if isinstance(parameters, LeaseSettings):
-            parameters = replace(on_ledger(parameters), records_s=RECORDS_S)
+            parameters = on_ledger(parameters, records_s=RECORDS_S)
         if isinstance(parameters, LedgerSettings) and isinstance(parameters.settings, BuddyCellsSettings):
             parameters.settings.check_inside(registry.allocators)
     except UnknownRecordError as problem:

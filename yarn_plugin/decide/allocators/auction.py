@@ -92,13 +92,13 @@ class AuctionSettings:
 OF_ROUNDS = frozenset(one.name for one in fields(AuctionSettings))
 
 
-def on_ledger(settings: LeaseSettings) -> LedgerSettings:
+def on_ledger(settings: LeaseSettings, records_s: float = 0.0) -> LedgerSettings:
     """The parameters of a ledger whose allocator leases as a pool with these does, and goes on with the leases of such
     a pool. Rules 1 are not the ledger's."""
     given = {one.name: getattr(settings, one.name) for one in fields(LeaseSettings)}
     rounds = AuctionSettings(**{name: value for name, value in given.items() if name in OF_ROUNDS})
     of_ledger = {name: value for name, value in given.items() if name not in OF_ROUNDS}
-    return LedgerSettings(THEMIS, rounds, **of_ledger, adopts_leases=True)
+    return LedgerSettings(THEMIS, rounds, **of_ledger, records_s=records_s, adopts_leases=True)
 
 
 @dataclass(frozen=True, slots=True)
