@@ -40,8 +40,8 @@ PESSIMISM_LEVELS = (0.0, 1.0, -1.0)
 """Estimates under which the best plans are retained: as expected, with more rows, with fewer rows."""
 
 
-SHORTEST_S = 1e-3
-"""A query is assumed to take at least so long."""
+MIN_QUERY_S = 1e-3
+"""The least time that a query is assumed to take."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,16 @@ class PlannedQuery:
         return len(trees) - len(self.text.query.planned) + 1 if trees else 1
 
     def at_speed(self, line: Line, slots: float) -> tuple["PlannedQuery", float]:
-        """The same plans on a machine on which the best of them, so far as is seen at once, takes as long as a line
-        says; and by which factor all take longer than at nominal speed."""
+        """The same plans at the speed of a machine, and the factor by which their estimates grow.
+
+        The factor is that by which the line slows down the faster of the first and the last plan, as estimates of all
+        plans would take long.
+        """
         if line == NOMINAL:
             return self, 1.0
         numbers = sorted({0, len(self.plans) - 1})
         found = evaluate(self.plans, self.estimator, Progress(frozenset(), {}), slots, Rules(), numbers)
-        nominal = max(min(one.seconds for one in found), SHORTEST_S)
+        nominal = max(min(one.seconds for one in found), MIN_QUERY_S)
         factor = line.seconds(nominal) / nominal
         return self.slower_by(factor), factor
 

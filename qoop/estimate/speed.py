@@ -32,13 +32,13 @@ class TimedRun:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Runs take `start_s`, and `factor` times as long as at nominal speed."""
+    """What runs of a kind take: `start_s`, plus `factor` times their seconds at nominal speed."""
 
     start_s: float = 0.0
     factor: float = 1.0
 
     def seconds(self, nominal: float) -> float:
-        """What a run takes that takes so long at nominal speed."""
+        """What a run takes whose time at nominal speed is `nominal`."""
         return self.start_s + self.factor * nominal
 
 
@@ -47,29 +47,29 @@ NOMINAL = Line()
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What runs of each kind take. `runs`: from how many that is known."""
+    """How long runs of each kind take, learned from so many `runs`."""
 
     cold: Line = NOMINAL
     warm: Line = NOMINAL
     runs: int = 0
 
     def of(self, is_cold: bool) -> Line:
-        """That of a kind of runs."""
+        """The line of a kind of runs."""
         return self.cold if is_cold else self.warm
 
 
-COLD_FACTOR, TRUST = 4.0, 0.5
-"""The factor of cold runs before any was run, and how many runs weigh as much as that.
+COLD_FACTOR, PRIOR_RUNS = 4.0, 0.5
+"""The prior of the factor of cold runs, and how many runs it weighs as much as.
 
-How much of their time is a start shows only once runs of different lengths have been seen.
+Runs of one length do not show how much of their time is the start, so a fit needs a prior.
 """
 
 FACTORS: tuple[float, ...] = tuple(COLD_FACTOR * 1.3**step for step in range(-8, 12))
-"""The factors that are compared for cold runs."""
+"""The factors that the fit of cold runs tries."""
 
 
 def speed_of(runs: Iterable[TimedRun]) -> Speed:
-    """The speed at which half of the runs were faster than expected, and half slower.
+    """The speed of a machine: of warm runs, the median factor; of cold ones, the line that fits them best.
 
     Without runs of a kind, its factor is that of the other kind.
     """
@@ -85,14 +85,15 @@ def _ratio(runs: list[TimedRun]) -> float:
 
 
 def _line(runs: list[TimedRun]) -> Line:
-    """The start and the factor from which runs are off by the least factors, summed up."""
+    """The line with the least error that passes through a run, as a least absolute deviation does."""
     lines = {Line(max(run.seconds - factor * run.nominal, 0.0), factor) for factor in FACTORS for run in runs}
     return min(sorted(lines, key=lambda line: line.factor), key=lambda line: _error(line, runs))
 
 
 def _error(line: Line, runs: list[TimedRun]) -> float:
-    doubt = TRUST * abs(log(line.factor / COLD_FACTOR))
-    return doubt + sum(abs(log(run.seconds / line.seconds(run.nominal))) for run in runs)
+    """The sum of the absolute errors of a line, in logarithms, and of its factor's distance from the prior."""
+    prior = PRIOR_RUNS * abs(log(line.factor / COLD_FACTOR))
+    return prior + sum(abs(log(run.seconds / line.seconds(run.nominal))) for run in runs)
 
 
 def at_speed(model: CostModel, factor: float) -> CostModel:

@@ -19,8 +19,7 @@ class Run:
 
     `planned`: its candidate plans; None if it had none. `planning_s`: the seconds after which it had them, or turned
     out to have none; None: it was not to be planned. `on_trial`: it began to measure the query as written. `is_late`:
-    it was stopped by its timeout. `factor`: by how much its estimates exceed those at nominal
-    speed, which are recorded.
+    it was stopped by its timeout. `factor`: its estimates relative to those at nominal speed, which are recorded.
     """
 
     outcome: Outcome
@@ -75,7 +74,7 @@ class EarlierRuns:
         query: identifies the query roughly, for those.
         slots: its share when it begins.
         is_fixed: whether the share stays as it is.
-        line: what runs take on this machine; what is recorded was expected at nominal speed.
+        line: what runs take on this machine. Recorded estimates are at nominal speed.
     """
 
     def __init__(

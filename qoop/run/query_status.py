@@ -34,8 +34,8 @@ class QueryStatus(BaseModel):
     Times are seconds since the epoch. `plan`: the present one; None: as written, or not planned yet. `plans`: how many
     there were to choose from. `stages`: how many have finished. `remaining_s`: until its end, as estimated
     `estimated_at`. `estimate_s`: for all of it, before it began. `slots`: its share. `why`: why that is its share.
-    `in_cluster`: its driver runs there, and all that is known is what `qoop submit` has seen; if that did not see its
-    end, the query is `submitted`.
+    `in_cluster`: its driver runs in the cluster, so its state is what `qoop submit` has seen; `submitted` if that did
+    not see its end.
     """
 
     name: str
@@ -127,7 +127,7 @@ class StatusFile:
         self._end("done")
 
     def left(self, code: int, goes_on: bool) -> None:
-        """`spark-submit` has ended with this exit code, and the driver in the cluster goes on or has ended too."""
+        """`spark-submit` has ended with this exit code. `goes_on`: the driver in the cluster still runs."""
         if goes_on:
             self._end("submitted")
         elif code:
@@ -152,8 +152,8 @@ class StatusFile:
 
 @contextlib.contextmanager
 def kept_status(text: str, name: str | None = None, in_cluster: bool = False) -> Iterator[StatusFile]:
-    """Within this context a query runs, which is shown by its name, or how it begins; the caller reports its success.
-    An exception that leaves the context is its failure."""
+    """A context in which a query runs. It is listed by its name, or by the beginning of its text; the caller reports
+    its success. An exception that leaves the context is its failure."""
     status = StatusFile(name or " ".join(text.split())[:60], text, in_cluster=in_cluster)
     try:
         yield status

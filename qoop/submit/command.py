@@ -116,7 +116,7 @@ def _goes_on(flags: SparkFlags, code: int) -> bool:
 
 
 def _is_left_running(flags: SparkFlags, code: int) -> bool:
-    """Whether a query goes on in the cluster after spark-submit, which was stopped or does not wait for it."""
+    """Whether the query still runs in the cluster: spark-submit was stopped, or does not wait for it."""
     return _goes_on(flags, code) or (flags.ends_before_query and code == 0)
 
 

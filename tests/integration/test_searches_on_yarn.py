@@ -181,7 +181,7 @@ def test_trials_go_on_where_the_arbiter_has_lost_its_journal(lab, tmp_path):
     lab.arbiter.start()
     other = app("other", 0.3, tmp_path / "second", algorithm="plain", trials=2, max_steps=20)
     second = Submitted(lab, tmp_path / "other", other)
-    eventually(lambda: "knows this search again" in first.log.read_text(), "it is registered again", 60)
+    eventually(lambda: "registered again, as" in first.log.read_text(), "it is registered again", 60)
     assert {gpu.cell for lease in first.state().leases.values() for gpu in lease.gpus} >= held
     second.until_steps(1, 1, 120)
     assert {one.pid for one in first.trials()} == processes, "they run in the same containers"

@@ -208,7 +208,8 @@ class LeasesRead:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """An arbiter that had lost its journal knows this search again, as `registered_as`, with these of its leases."""
+    """The search has registered again, as `registered_as`, with an arbiter that had lost its journal. These of its
+    leases go on."""
 
     registered_as: str
     leases: tuple[HeldLease, ...] = ()

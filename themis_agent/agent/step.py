@@ -67,10 +67,10 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
             state = leasing.take(state, event)
         case LeasesRead():
             state = leasing.replaced(state, event)
-            # A lease that is still listed may have been given back before: what was said then may be lost.
+            # A lease that was given back and is still listed: the message may be lost.
             answers += speeds.answers(state)
         case Recovered(registered_as):
-            # Its leases have other ids now.
+            # Its leases have new ids.
             state = leasing.replaced(leasing.without_leases(state), event)
             state = replace(state, registered_as=registered_as, arbiter_problem="")
         case ArbiterRefused():

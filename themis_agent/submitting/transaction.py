@@ -153,7 +153,7 @@ def _submit(
     if jobs := request.app.declared_jobs or ([] if earlier is not None else first_jobs(request.app)):
         arbiter.declare_jobs(registered.app, jobs)
     if jobs and not request.app.declared_jobs:
-        # The agent declares trials as they come and go. Until it runs, a lease of theirs would hold a machine in vain.
+        # The agent declares trials as they come and go. Until it runs, a lease would leave a machine idle.
         arbiter.declare_jobs(registered.app, [])
     done = prepared.model_copy(
         update={

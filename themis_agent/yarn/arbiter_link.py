@@ -52,7 +52,7 @@ class ArbiterLink:
         answers: counts what is answered.
         most_gpus: that the search can use at once.
         alternatives: of each trial, if trials are its jobs; `most_gpus` is not said then.
-        recovery: registers it again where the arbiter has lost its journal; None: nothing does.
+        recovery: to register again with an arbiter that has lost its journal; None: it never does.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class ArbiterLink:
             wait_s = min(2 * wait_s, longest_s) if self._refusal else FOLLOW_AGAIN_S
 
     def _recovered(self) -> bool:
-        """Register again with an arbiter that has lost its journal; whether that worked."""
+        """Register again with an arbiter that has lost its journal; returns whether that worked."""
         recovery, access = self._recovery, self._access
         if recovery is None or access.recovery_token is None:
             return False
@@ -165,10 +165,10 @@ class ArbiterLink:
             return False
         for one in again.refused:
             log.warning("the arbiter does not lease %s again: %s", ", ".join(one.gpus), one.why)
-        log.info("the arbiter, which had lost its journal, knows this search again, as %s", again.app)
+        log.info("registered again, as %s: the arbiter had lost its journal", again.app)
         self._refusal = ""
         with self._changed:
-            # What waits there is about leases by their former ids.
+            # Messages in the old outbox name leases by their former ids.
             self._access, self._token, self._outbox = access, again.token, Outbox()
         leases = messages.Leases.model_validate(held.model_dump())
         self._put(Recovered(again.app, self._translation.held(leases)))

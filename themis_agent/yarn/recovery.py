@@ -1,5 +1,4 @@
-"""A search registers again with an arbiter that has lost its journal: with its jobs, and with the leases that are in
-use."""
+"""Registering a search again with an arbiter that has lost its journal: its jobs, and its leases that are in use."""
 
 from collections.abc import Callable
 
@@ -18,7 +17,7 @@ from yarn_plugin.model.resources import GPU
 
 
 class Recovery:
-    """See the module. `state`: of the agent now. `wall`: seconds since the epoch at a time of its journal."""
+    """See the module. `state`: returns the agent's. `wall`: converts times of its journal to those since the epoch."""
 
     def __init__(
         self,
@@ -32,7 +31,7 @@ class Recovery:
         self._state, self._wall = state, wall
 
     def request(self) -> Recover:
-        """With what the search registers. A repeated one registers once."""
+        """The request. Idempotent."""
         state, app, yarn_app = self._state(), self._app, self._submission.yarn_app
         by_trial = bool(alternatives_of(app))
         return Recover(
@@ -52,8 +51,8 @@ class Recovery:
         return [job for declared in trial_leases.declared(None, state) for job in jobs(alternatives, declared)]
 
     def _records(self, state: State) -> list[Record]:
-        """The leases of GPUs that trials run on. Lists of containers show neither slots of cores nor parts of GPUs; and
-        a sample is taken anew."""
+        """The leases of GPUs that trials run on. Left out are slots of cores and parts of GPUs, which lists of
+        containers do not show, and samples, which are taken anew."""
         busy = {cell for cell in state.busy if not is_slot(cell) and not job_of(cell)}
         found = []
         for name, lease in state.leases.items():
@@ -64,7 +63,7 @@ class Recovery:
         return found
 
     def note(self, registered: Registered) -> ArbiterAccess:
-        """Keep, for later attempts, as what the arbiter knows the search now."""
+        """Keep the new id and the new tokens, for later attempts too."""
         known = {"app": registered.app, "recovery_token": registered.recovery_token}
         access = self._submission.arbiter.model_copy(update=known)
         self._folder.write(self._folder.root / submissions.ARBITER_TOKEN, registered.token)

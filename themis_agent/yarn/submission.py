@@ -46,8 +46,8 @@ class LocalResource(Part):
 
 class ArbiterAccess(Part):
     """Where the search is registered. `app`: its id there. `ca`: path of certificates to trust; None: the system's.
-    `pool`, `recovery_token`: for registering again with an arbiter that has lost its journal; an earlier one, or an
-    earlier version, gave none."""
+    `pool`, `recovery_token`: to register again with an arbiter that has lost its journal; arbiters and submissions of
+    earlier versions have none."""
 
     url: str
     app: str

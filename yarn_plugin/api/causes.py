@@ -78,7 +78,7 @@ _REFUSED = {
     "unknown": "not among the usable GPUs of the pool",
     "leased": "leased to others",
     "unused": "YARN lists fewer GPUs in use by it on that node",
-    "policy": "the pool's allocator leases them to nobody in this way; a quota may be used up",
+    "policy": "the pool's allocator does not lease them so; a quota may be used up",
 }
 
 

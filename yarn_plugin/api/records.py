@@ -1,4 +1,4 @@
-"""What an application that runs registers with again, where the arbiter has lost its journal: jobs, and leases."""
+"""The wire types of registering again with an arbiter that has lost its journal."""
 
 from typing import Annotated
 
@@ -12,8 +12,8 @@ MAX_RECORDS = 1000
 
 
 class Record(wire.Request):
-    """A lease as its application knows it: as in `Lease`, but that `gpus` are the cells that are in use. Of which class
-    it is, its job and its quota tell."""
+    """A lease as its application knows it. As in `Lease`, but `gpus` are those that are in use. It has no class: that
+    follows from its job and its quota."""
 
     id: wire.Name
     gpus: Annotated[list[wire.Name], Field(min_length=1, max_length=MAX_RECORDS)]
@@ -22,7 +22,7 @@ class Record(wire.Request):
 
 
 class Recover(wire.Register):
-    """Registers an application that runs, with the jobs that it had declared and the leases that it has records of."""
+    """Registers a running application again, with the jobs that it had declared and its records of leases."""
 
     yarn_app: str = Field(pattern=wire.YARN_APP)
     jobs: JobList = Field(default=[])
@@ -40,8 +40,7 @@ class Recover(wire.Register):
 
 
 class RefusedRecord(wire.Wire):
-    """GPUs of a lease that are not the application's any more: it is to leave them. `why`: as in the cause
-    `record-refused`."""
+    """GPUs of a lease that the application no longer has, and must leave. `why`: as in the cause `record-refused`."""
 
     id: str
     gpus: list[str]
@@ -49,6 +48,6 @@ class RefusedRecord(wire.Wire):
 
 
 class Recovered(wire.Registered):
-    """The answer to `Recover`. The leases that go on have new ids: the stream of the application begins with them."""
+    """The answer to `Recover`. Leases that go on have new ids; the application's stream begins with them."""
 
     refused: list[RefusedRecord]

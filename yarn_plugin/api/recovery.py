@@ -1,7 +1,7 @@
-"""Applications that run and register again, with their jobs and leases, with an arbiter that lost its journal.
+"""Running applications register again, with their jobs and leases, with an arbiter that has lost its journal.
 
-The holder of a recovery token, which an application is given when it registers, may register that application for its
-user, and do nothing else. So nobody can say what another one's application leases.
+An application is given a recovery token when it registers. Its holder may register that application again for its user,
+and nothing else, so nobody can claim the leases of another user's application.
 """
 
 from collections.abc import Iterable
@@ -20,12 +20,12 @@ from yarn_plugin.model.share import Job, LeaseRecord
 
 
 def token_of(user: str, yarn_app: str) -> Principal:
-    """Who may register this application again."""
+    """The principal that may register this application again."""
     return Principal("recovery", f"{user}/{yarn_app}")
 
 
 def caller_for(state: State, caller: Principal, yarn_app: str) -> Principal:
-    """For whom the holder of a token registers an application again.
+    """The principal for which a caller registers an application again: its user.
 
     Raises:
         Refused: 403 where the token is not for this application; 409 where its registration was ended.
@@ -43,7 +43,7 @@ def caller_for(state: State, caller: Principal, yarn_app: str) -> Principal:
 
 
 def with_records(event: Registered, request: Recover, jobs: tuple[Job, ...], state: State, offset: float) -> Registered:
-    """The registration with what the application has records of. `offset`: of the wall clock.
+    """The registration with the application's records of jobs and leases. `offset`: of the wall clock.
 
     Raises:
         Refused: 422 where the pool leases no cells; 429 where it is not known yet on which nodes its containers are.
@@ -63,6 +63,6 @@ def with_records(event: Registered, request: Recover, jobs: tuple[Job, ...], sta
 
 
 def refused(commands: Iterable[Command]) -> list[RefusedRecord]:
-    """What was refused of an application's records."""
+    """The refused records of an application."""
     causes = [one.message.cause for one in commands if isinstance(one, SendToApp) and isinstance(one.message, Refuse)]
     return [RefusedRecord(id=one.lease, gpus=list(one.gpus), why=one.why) for one in causes]

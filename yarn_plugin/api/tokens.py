@@ -31,8 +31,8 @@ class SecretError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A caller: the administrator, a scraper of metrics, a user by name, an application by id, or whoever may register
-    a user's application again (`USER/YARN_APP`)."""
+    """A caller: the administrator, a scraper of metrics, a user by name, an application by id, or the holder of a
+    recovery token (`USER/YARN_APP`)."""
 
     kind: Kind
     name: str

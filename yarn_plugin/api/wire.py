@@ -187,8 +187,8 @@ class End(Wire):
 class Registered(Wire):
     """The answer to a registration. `token` lets its holder read and change this application, and nothing else.
 
-    `recovery_token`, of an application that runs in YARN: lets its holder register it again with an arbiter that has
-    lost its journal.
+    `recovery_token` lets its holder register the application again with an arbiter that has lost its journal; None
+    unless it runs in YARN.
     """
 
     app: str

@@ -100,8 +100,8 @@ class QueuesChanged:
 class Registered:
     """An application registers. `yarn_app`: its id, if it already runs in YARN; otherwise it is assigned a queue.
 
-    `jobs`: that it declares. `leases`: that it has records of; None: an earlier version, which then forgot until the
-    next list where its containers run.
+    `jobs`: those that it declares. `leases`: those that it has records of; None in journals of earlier versions, by
+    which a registration hides where its containers run until they are listed next.
     """
 
     request_id: str

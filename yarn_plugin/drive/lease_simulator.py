@@ -6,6 +6,7 @@ A job that is moved restores its checkpoint first; apart from that containers st
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import is_
 
 from yarn_plugin.decide.mechanisms.gang_placement import combined
@@ -58,16 +59,6 @@ class _Held:
             counts = layout.count(self.in_use())
             self._counted = self.gpus, self.vacated, counts
         return counts
-
-
-@dataclass(slots=True, eq=False)
-class _RoundCount:
-    """What a `Round` says, while it goes on."""
-
-    at: float
-    asked: int = 0
-    offered: int = 0
-    bidders: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -153,7 +144,7 @@ class LeaseSimulation:
         self._owner: dict[str, tuple[Arrival, float]] = {}
         self._holdings: list[Holding] = []
         self._outcomes: list[JobOutcome] = []
-        self._rounds: dict[int, _RoundCount] = {}
+        self._rounds: dict[int, Round] = {}
 
     def run(self) -> Outcome:
         """Run until all applications have ended, or nothing more would ever happen.
@@ -162,7 +153,7 @@ class LeaseSimulation:
             SimulationError: the controller leases a GPU twice, or loops.
         """
         for number, arrival in enumerate(self._arrivals):
-            self.engine.put(arrival.at, self._arriving(arrival, number))
+            self.engine.put(arrival.at, partial(self._arrive, arrival, number))
         self.engine.run()
         return self._outcome()
 
@@ -172,10 +163,7 @@ class LeaseSimulation:
 
     # Applications.
 
-    def _arriving(self, arrival: Arrival, number: int) -> Callable[[float], None]:
-        return lambda at: self._arrive(at, arrival, number)
-
-    def _arrive(self, at: float, arrival: Arrival, number: int) -> None:
+    def _arrive(self, arrival: Arrival, number: int, at: float) -> None:
         claim = Claim(arrival.app, arrival.weight, None, Resources(), tenant=arrival.user, arrived_at=at,
                       yarn_app=f"application_1_{number:06d}", queue=f"{self._queue}.{arrival.app}")  # fmt: skip
         run = self._runs[arrival.app] = _Run(arrival, number, arrival.make(), claim)
@@ -210,8 +198,10 @@ class LeaseSimulation:
         self._left -= 1
         self._on_ended(len(self._arrivals) - self._left)
 
-    def _wake(self, at: float, run: _Run) -> None:
+    def _wake(self, run: _Run, number: int, at: float) -> None:
         """Some of its jobs have reached their goals."""
+        if run.wake != number or run.arrival.app not in self._runs:
+            return
         for name in run.active:
             job = run.jobs[name]
             ends_at = job.ends_at()
@@ -233,10 +223,13 @@ class LeaseSimulation:
             return None
         answer = run.application.answer(self.engine.now, question, run.progress(self.engine.now))
         if isinstance(question, EstimateRequest | GpuOffer):
-            count = self._rounds.setdefault(question.round, _RoundCount(self.engine.now))
-            count.asked += isinstance(question, EstimateRequest)
-            count.offered += isinstance(question, GpuOffer)
-            count.bidders += isinstance(answer, Bid) and bool(answer.rows)
+            known = self._rounds.get(question.round, Round(question.round, self.engine.now))
+            self._rounds[question.round] = replace(
+                known,
+                asked=known.asked + isinstance(question, EstimateRequest),
+                offered=known.offered + isinstance(question, GpuOffer),
+                bidders=known.bidders + (isinstance(answer, Bid) and bool(answer.rows)),
+            )
         return answer
 
     def granted(self, command: Grant) -> None:
@@ -332,7 +325,7 @@ class LeaseSimulation:
                     ends.append(end)
         run.wake += 1
         if ends:
-            self.engine.put(max(min(ends), at), self._waking(run, run.wake))
+            self.engine.put(max(min(ends), at), partial(self._wake, run, run.wake))
         return places
 
     def _give_back(self, run: _Run, places: dict[str, Gpus]) -> None:
@@ -367,23 +360,12 @@ class LeaseSimulation:
             found |= dict(run.application.divide(self.engine.now, machines, run.progress(self.engine.now)))
         return found
 
-    def _waking(self, run: _Run, number: int) -> Callable[[float], None]:
-        def wake(at: float) -> None:
-            if run.wake == number and run.arrival.app in self._runs:
-                self._wake(at, run)
-
-        return wake
-
     def _outcome(self) -> Outcome:
         for run in self._runs.values():
             run.progress(self.engine.now)
             self._outcomes += _outcomes(run)
         for gpu in sorted(self._owner):
             self._release(gpu)
-        rounds = tuple(
-            Round(number, count.at, count.asked, count.offered, count.bidders)
-            for number, count in sorted(self._rounds.items())
-        )
         return Outcome(
             tuple(self._outcomes),
             self.engine.now,
@@ -391,7 +373,7 @@ class LeaseSimulation:
             len(self._runs),
             len(self._layout.gpus),
             holdings=tuple(self._holdings),
-            rounds=rounds,
+            rounds=tuple(one for _, one in sorted(self._rounds.items())),
         )
 
 

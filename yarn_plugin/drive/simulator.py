@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from yarn_plugin.api.job_translation import job_of
 from yarn_plugin.decide.arbiter import BUILT_IN
@@ -133,7 +134,7 @@ class Simulation(World):
         for one in self._cluster.manager_failures:
             self._manager.plan_downtime(one.at_s, one.at_s + one.duration_s, one.preserve_weights)
         for run in self._runs:
-            self._agenda.put(run.submission.common.arrival_s, self._at(self._arrive, run))
+            self._agenda.put(run.submission.common.arrival_s, partial(self._arrive, run))
         self._agenda.run(self, STUCK_AFTER)
         return self._outcome()
 
@@ -164,7 +165,7 @@ class Simulation(World):
         queue = None if self._queues is None else self._queues.queue(one.name, one.common.user, one.common.queue)
         return _Run(one, one.application(seed), pool, size, master, f"application_1_{one.number:05d}", queue)
 
-    def _arrive(self, at: float, run: _Run) -> None:
+    def _arrive(self, run: _Run, at: float) -> None:
         given, queue = run.submission.common, f"{run.pool.queue}.{run.yarn_id}"
         if run.queue is not None and isinstance(self._yarn, StockYarn):
             queue = run.queue.path
@@ -207,7 +208,7 @@ class Simulation(World):
                     self._manager.note_change(at)
                 case WakeUpAt(due):
                     run.wake += 1
-                    self._agenda.put(max(due, at), self._waking(run, run.wake))
+                    self._agenda.put(max(due, at), partial(self._wake, run, run.wake))
                 case Vacated(seq):
                     if run.id is not None:
                         self._arbiter.take(VacatedEvent(run.id, seq), at)
@@ -218,12 +219,9 @@ class Simulation(World):
                     self._finish(at, run, dict(figures))
                     return
 
-    def _waking(self, run: _Run, number: int) -> Callable[[float], None]:
-        def wake(at: float) -> None:
-            if run.wake == number:
-                self._notify(at, run, WokenUp())
-
-        return wake
+    def _wake(self, run: _Run, number: int, at: float) -> None:
+        if run.wake == number:
+            self._notify(at, run, WokenUp())
 
     def _finish(self, at: float, run: _Run, figures: dict[str, float]) -> None:
         run.finished_at, run.figures = at, figures
@@ -231,9 +229,6 @@ class Simulation(World):
         self._manager.note_change(at)
         self._left -= 1
         self._on_finished(len(self._runs) - self._left)
-
-    def _at(self, action: Callable[[float, _Run], None], run: _Run) -> Callable[[float], None]:
-        return lambda at: action(at, run)
 
     # Called by the simulated ResourceManager.
 

@@ -497,9 +497,11 @@ RefusedFor = Literal["unknown", "leased", "unused", "policy"]
 
 @dataclass(frozen=True, slots=True)
 class RecordRefused:
-    """GPUs of a lease that an application has a record of are not leased to it. `why`: they are no usable GPUs of the
-    pool; others lease them; YARN lists no containers of the application for them; or its allocator leases them so to
-    nobody, since they are beyond a quota, say."""
+    """GPUs of a lease that an application has a record of are not leased to it.
+
+    `why`: `unknown`, they are no usable GPUs of the pool; `leased`, to others; `unused`, YARN lists no containers of
+    the application for them; `policy`, the pool's allocator does not lease them so, because of a quota, say.
+    """
 
     lease: str
     gpus: tuple[str, ...]

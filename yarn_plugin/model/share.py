@@ -267,8 +267,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A lease as its application knows it, of an arbiter that knows it no more: the id and the GPUs that are in use.
-    `job`: "" if it was for none. `until`: the arbiter's time. Of which class it is, its job and its quota tell."""
+    """A lease as its application knows it, after the arbiter has lost its journal: its id, and its GPUs in use.
+
+    `job`: "" if it was for none. `until`: the arbiter's time. It has no class: that follows from its job and its quota.
+    """
 
     lease: str
     gpus: tuple[str, ...]

@@ -48,7 +48,7 @@ async def register(request: wire.Register, access: Allowed, backend: Shared) -> 
 
 @router.post("/recovered", status_code=201)
 async def recover(request: Recover, recoverer: Recoverer, backend: Shared) -> Recovered:
-    """Register an application that runs again, with its records of jobs and leases: its user's token is needed, or the
+    """Register a running application again, with its records of jobs and leases. Needs its user's token, or the
     `recovery_token` that it was given."""
     if recoverer.kind == "app":
         raise Refused(403, "Authorization", None, "must be the application's recovery token, or its user's token")

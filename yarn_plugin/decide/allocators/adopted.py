@@ -1,6 +1,6 @@
-"""A pool that the lease controller of earlier versions led, as the ledger and the auction go on with it.
+"""How the ledger and the auction take over a pool from the lease controller of earlier versions.
 
-Applications notice nothing: leases, ids, open questions and what is known of everybody's finish-time fairness stay.
+Applications do not notice: leases, ids, open questions and what is known of finish-time fairness stay.
 """
 
 from dataclasses import replace

@@ -54,8 +54,8 @@ class Changed:
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """An application has registered again with an arbiter that had lost its journal, and has records of its leases.
-    Their GPUs are in no lease, and its containers use as many of each node. What the plan leases of these GPUs to the
-    application goes on as it is; it is to leave the others, which nobody can be leased before it has left them."""
+    Their GPUs are in no lease, and its containers use as many on each node. GPUs that the plan leases to it stay in
+    use; it must leave the others, and until it has left them they are leased to nobody."""
 
     app: str
     leases: tuple[LeaseRecord, ...]

@@ -12,7 +12,7 @@ from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import LeaseClass
 
 ADOPTED = "as its application recorded it"
-"""The note of a lease that an earlier arbiter had given."""
+"""The note of a lease that was granted before the journal was lost."""
 
 
 class PlanError(ValueError):

@@ -1,7 +1,8 @@
-"""Leases that applications have records of, where the journal was lost: what of them can be true.
+"""Checks applications' records of leases after the journal was lost.
 
 The owner of an application is known by its token, and YARN lists how many GPUs of each node its containers use, but not
-which. So of two applications that have records of one GPU, both with containers on its node, the first one is right.
+which. So if two applications have records of one GPU, and both have containers on its node, the first to register gets
+it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from yarn_plugin.model.share import LeaseRecord
 def check(
     leases: Sequence[LeaseRecord], app: str, occupancy: Occupancy, in_use: Mapping[str, int]
 ) -> tuple[tuple[LeaseRecord, ...], list[RecordRefused]]:
-    """The leases, of those GPUs that may be an application's; and the refusals of others.
+    """The leases with the GPUs that may be the application's, and refusals of the other GPUs.
 
     `in_use`: by node, the GPUs that it uses.
     """
@@ -49,7 +50,7 @@ def _refusal(gpu: str, taken: Collection[str], occupancy: Occupancy, left: Mappi
 
 
 def refused(leases: Iterable[LeaseRecord], why: RefusedFor, gpus: Collection[str]) -> Iterable[RecordRefused]:
-    """The refusals of these GPUs, by the leases that they are of."""
+    """The refusals of these GPUs: one for each of their leases."""
     for lease in leases:
         mine = tuple([gpu for gpu in lease.gpus if gpu in gpus])
         if mine:

@@ -12,7 +12,7 @@ from yarn_plugin.model.topology import Cell
 MAX_SECONDS = 1e9
 
 RECORDS_S = 60.0
-"""How long applications have to register again with an arbiter that has lost its journal."""
+"""How long after a pool begins applications are expected to register again, if the journal was lost."""
 
 Rules = Literal[2, 3, 4, 5]
 
@@ -26,9 +26,9 @@ class LedgerSettings(PoolNodes):
 
     Seconds: `grace_s`, to vacate revoked cells; `notice_s`, from when an allocator is told of the end of a lease until
     then; `overtime_s`, for which a lease goes on after its end while its allocator decides; `place_within_s`, a lease
-    that is not in use so long after it started comes back (0: never); `records_s`, since YARN answers a pool that has
-    begun, for which nothing is leased of nodes where containers use GPUs beyond leases: which ones, their applications
-    may have records of (0, of earlier versions: never).
+    that is not in use so long after it started comes back (0: never); `records_s`, from when the pool has begun and YARN
+    answers, during which nothing is leased on nodes where containers without a lease use GPUs, as their applications
+    may have records of which ones (0, as in earlier versions: never).
 
     `gpus_per_task`, `task_memory_mb`, `task_vcores`: of one task; GPUs that a node cannot use for whole tasks are not
     leased. Nor are, if the memory or vcores of a task are given, those for whose tasks the node has no room now.
@@ -44,8 +44,8 @@ class LedgerSettings(PoolNodes):
     an application has to vacate GPUs of one node, containers on others are not signalled for it; an auction counts
     with `grace_s`, not with 30 s.
 
-    `adopts_leases`: it goes on with the leases of a pool that the lease controller of earlier versions led. Not so in
-    their journals.
+    `adopts_leases`: it takes over the leases of a pool from the lease controller of earlier versions. False in their
+    journals.
 
     Which cells: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
     shell patterns (empty: all).

@@ -156,7 +156,7 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Do not lease an application what it has a record of: it is to leave these GPUs."""
+    """Tell an application that GPUs it has a record of are not leased to it: it must leave them."""
 
     id: str
     app: str

@@ -238,7 +238,7 @@ class _Call:
         self._ledger = replace(self._ledger, records_until=until, records_due=until is None or self._at < until)
 
     def _find_crowded(self) -> list[str]:
-        """Find out which free GPUs cannot be leased now; and those of which that has changed."""
+        """Note which free GPUs cannot be leased now; returns those for which that has changed."""
         before, self.book.occupancy.crowded = self._ledger.crowded, frozenset(self._ledger.crowded)
         crowded = room.crowded(
             self.book.occupancy,
@@ -299,7 +299,7 @@ class _Call:
             case FromApp(app, Registered(leases=leases)):
                 found, refused = records.check(leases or (), app, self.book.occupancy, self._in_use.get(app, {}))
                 self._refuse(app, refused)
-                # Before it is told of the new claims: for these it might find other GPUs.
+                # Before the allocator hears of the new claims: it might place them elsewhere.
                 self.book.happened[:0] = [happenings.Recorded(app, found)] if found else []
             case FromApp(app, message) if any(key[0] == app for key in self._claims):
                 self._close_questions(answered)
@@ -425,7 +425,7 @@ class _Call:
             self._carry_out(plan)
 
     def _adopt(self, what: happenings.Recorded) -> None:
-        """Let the allocator lease an application what it has records of. To all others these GPUs are not free."""
+        """Let the allocator lease an application what it has records of; for others these GPUs are not free."""
         crowded, recorded = self.book.occupancy.crowded, {gpu for one in what.leases for gpu in one.gpus}
         self.book.occupancy.crowded = crowded | recorded
         self._allocated, plan = self._allocator.propose(self._allocated, self._seen(), what)

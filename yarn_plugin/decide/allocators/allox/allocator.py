@@ -114,7 +114,7 @@ class Allox:
         return self._start(state, seen, jobs, known, starts, plan)
 
     def _with_room(self, seen: Seen, known: Machines) -> Machines:
-        """Without the free machines that cannot be leased now: containers beyond leases use their nodes."""
+        """The machines without free ones that cannot be leased now, as containers without a lease use their nodes."""
         return known.without(lambda kind, cell: not self._jobs.has_room(seen, kind, cell))
 
     def _queue(self, state: AlloxState, seen: Seen, jobs: Mapping[str, Job], known: Machines) -> Queue:
@@ -140,7 +140,7 @@ class Allox:
     # What happened.
 
     def _adopt(self, state: AlloxState, seen: Seen, what: Recorded) -> tuple[AlloxState, Plan]:
-        """Jobs go on on the GPUs of which they have records, as if they had just started there."""
+        """Jobs keep the GPUs that they have records of, as if they had just started there."""
         jobs, places, running, users = self._jobs.waiting(state, seen), list[Place](), dict(state.running), set[str]()
         for claim, (lease, *more) in recorded(what, seen.claims).items():
             job, gpu = jobs.get(name_of(claim)), lease.gpus[0]

@@ -23,8 +23,8 @@ class AlloxSettings:
     behind (see `long_run_progress`). `sample_share`: the part of the machines of a kind, at least one, that samples may
     hold at the same time; 0: no samples. `sample_s`: how long a sample may take before others show how long they take.
 
-    `policy`: another one than AlloX chooses the jobs that start; to it, `alpha`, `inline_jobs` and `patience_s` mean
-    nothing. `slots_per_gpu`: as how many slots `drfa` counts a GPU.
+    `policy`: which side policy chooses the jobs that start; all but AlloX ignore `alpha`, `inline_jobs` and
+    `patience_s`. `slots_per_gpu`: the number of slots that `drfa` counts a GPU as.
     """
 
     cpu_slot: Mapping[str, int] = field(default_factory=dict)

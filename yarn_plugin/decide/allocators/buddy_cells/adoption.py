@@ -1,8 +1,8 @@
-"""Gangs that run on GPUs which their applications have records of, where the journal was lost.
+"""Leasing running gangs the GPUs that their applications have records of, after the journal was lost.
 
-Of which cells of the quota their leaves came is not recorded. Those of the lowest levels that are as large as the pods
-are tried first, then higher ones. If the quota has none of them, or Theorem 1's invariant would not hold with them any
-more, the gang goes on as opportunistic work. A pod without a record counts as one that has given its cells back.
+It is not recorded from which cells of the quota their leaves came. The lowest levels that are as large as the pods are
+tried first, then higher ones. If the quota has no such cells, or Theorem 1's invariant would no longer hold with them,
+the gang goes on as opportunistic work. A pod without a record counts as one that has given its cells back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
