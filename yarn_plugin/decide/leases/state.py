@@ -109,8 +109,8 @@ class Excess:
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """`leases`: by the allocator's key. `counter`: of ids. `has_begun`: the allocator has been told that the pool
-    began. `records_due`: applications with records of earlier leases are awaited, until `records_until` (None: YARN does
-    not answer).
+    began. `records_due`: applications with records of earlier leases are awaited, until `records_until` (None: YARN is
+    away).
 
     `claims` and `nodes`: as the allocator knows them. `asked`, `problems`: by the id of the command. `wakes`: by key.
     `excess`: by "app node". `crowded`: free GPUs that cannot be leased now (see `room`). `idle`: why cells are
