@@ -16,7 +16,7 @@ from yarn_plugin.decide.allocators.cells import cells_of
 from yarn_plugin.decide.allocators.plan import Holding
 from yarn_plugin.decide.allocators.seen import Leased
 from yarn_plugin.decide.commands import ListContainers, SignalContainers
-from yarn_plugin.decide.events import ContainersListed
+from yarn_plugin.decide.events import ContainersListed, Registered
 from yarn_plugin.decide.leases.validity import InvalidLedgerError, validate
 from yarn_plugin.decide.pools.commands import (
     Ask,
@@ -25,6 +25,7 @@ from yarn_plugin.decide.pools.commands import (
     Grant,
     LeaseEnded,
     Offer,
+    Refuse,
     Renew,
     Revoke,
     SetTimer,
@@ -129,6 +130,7 @@ class LedgerChecks:
         self.ids, self.asked, self.problems, self.wakes, self.idle = set(), {}, {}, {}, {}
         self.claims, self.told_ends, self.beyond, self.placing = (), {}, {}, {}
         self.last, self.nodes = 0.0, {}
+        self.records_until = world.now + world.settings.records_s if world.settings.records_s else None
 
     def take(self, view, at, what, before, after, out, heard, occupancy):
         cells = cells_of(view.topology, self._usable, self.world.settings.gpu_memory_mb)
@@ -140,8 +142,11 @@ class LedgerChecks:
         )  # fmt: skip
         validate(after.ledger, cells, occupancy)
         self._check_claims(call)
+        if self.records_until is not None and at >= self.records_until:
+            self.records_until = None
         self._check_signals(call)
         self._check_crowded(call)
+        self._check_records(call)
         self._hear(call)
         self._plan(call)
         self._check_same(call)
@@ -453,6 +458,14 @@ class LedgerChecks:
                     require(is_lost or self._is_tight(call, cell), f"{key} loses {cell}, which is well")
                 where = cause.host
                 require(any(cell == where or cell.startswith(where + "/") for cell in cells), "another node is named")
+        for event in call.events(happenings.Broken):
+            waited = [call.before[one.key].leased for one in event.freed if one.key in call.before]
+            gangs = {one.gang for one in waited if one.started_at is None and one.gang is not None}
+            left = [
+                key for key, one in call.before.items()
+                if key in call.after and not one.is_started and one.leased.gang in gangs
+            ]  # fmt: skip
+            require(not left, f"{left} still wait, without others of their gangs")
 
     def _is_tight(self, call, cell):
         """Whether the leases of before are too many for the node of a cell as it is now."""
@@ -710,14 +723,11 @@ class LedgerChecks:
     def _check_crowded(self, call):
         """GPUs that cannot be leased now, although nobody leases them."""
         settings, claims = self.world.settings, call.view.claims
-        lost = Counter(
-            (one.key, cell) for event in call.events(happenings.Broken) for one in event.freed for cell in one.cells
-        )
-        left = []
-        for key, entry in call.before.items():
-            if entry.leased.claim in self.claims:
-                holdings = tuple(one for one in entry.leased.holdings if (key, one.cell) not in lost)
-                left.append(replace(entry.leased, holdings=holdings))
+        left = self._left(call)
+        for what, seen, plan in call.heard:
+            if isinstance(what, happenings.Recorded):
+                # What is leased then counts at once.
+                left = [*seen.values(), *(replace(_leased(one, call.at), started_at=call.at) for one in plan.place)]
         held = later(self.cells, left)
         unlisted = any(one.app == one.yarn_app and one.held[GPU] and call.used(one.app) is None for one in claims)
         found = []
@@ -735,10 +745,55 @@ class LedgerChecks:
             for app in {one.app for one in call.view.use}:
                 leased = leased_on(self.cells, left, app)[node]
                 beyond += max(call.used(app)[node] - leased, 0)
-            may = 0 if unlisted else max(room - (len(gpus) - len(free)) - beyond, 0)
+            is_known = not unlisted and (not beyond or self.records_until is None)
+            may = max(room - (len(gpus) - len(free)) - beyond, 0) if is_known else 0
             found += free[may:]
         require(tuple(sorted(found)) == call.ledger.crowded, f"{call.ledger.crowded} have no room, not {sorted(found)}")
         self.world.sometimes(found, "no room")
+
+    def _left(self, call):
+        """The leases of before without what broke and whose claims are gone."""
+        lost = {
+            (one.key, cell) for event in call.events(happenings.Broken) for one in event.freed for cell in one.cells
+        }
+        left = []
+        for key, entry in call.before.items():
+            if entry.leased.claim in self.claims:
+                holdings = tuple(one for one in entry.leased.holdings if (key, one.cell) not in lost)
+                left.append(replace(entry.leased, holdings=holdings))
+        return left
+
+    def _check_records(self, call):
+        """Of what an application has records of, it is leased what can be true, or told why not."""
+        refused = Counter((one.cause.lease, gpu, one.cause.why) for one in call.of(Refuse) for gpu in one.cause.gpus)
+        if not isinstance(call.what, FromApp) or not isinstance(call.what.message, Registered):
+            require(not refused and not call.events(happenings.Recorded), "there are records that nobody told of")
+            return
+        app, leases, cells, left = call.what.app, call.what.message.leases, self.cells, self._left(call)
+        now = Holds(cells, [held for one in left if one.started_at is not None for held in one.holdings])
+        held, here = later(cells, left), leased_on(cells, left, app)
+        true, why = {}, {}
+        for gpu in (gpu for lease in leases for gpu in lease.gpus if gpu not in true and gpu not in why):
+            node = cells.gpus[gpu].machine if gpu in cells.gpus else None
+            if node is None or gpu in cells.broken:
+                why[gpu] = "unknown"
+            elif not (now.fits([Holding(gpu)]) and held.fits([Holding(gpu)])):
+                why[gpu] = "leased"
+            elif (call.used(app) or Counter())[node] - here[node] <= list(true.values()).count(node):
+                why[gpu] = "unused"
+            else:
+                true[gpu] = node
+        told = [gpu for event in call.events(happenings.Recorded) for lease in event.leases for gpu in lease.gpus]
+        require(told == list(true), f"the allocator is told that {app} had {told}, not {list(true)}")
+        granted = {
+            held.cell for what, _, plan in call.heard if isinstance(what, happenings.Recorded)
+            for one in plan.place for held in one.holdings
+        }  # fmt: skip
+        why |= dict.fromkeys(true.keys() - granted, "policy")
+        expected = Counter((one.lease, gpu, why[gpu]) for one in leases for gpu in one.gpus if gpu in why)
+        require(refused == expected, f"{app} is refused {refused}, not {expected}")
+        self.world.sometimes(granted, "record leased")
+        self.world.sometimes(why, "record refused")
 
     def _check_room(self, call):
         """What allocators are shown is what can be leased."""
@@ -784,7 +839,7 @@ class LedgerChecks:
         closed = set()
         answers = call.events(happenings.Answer)
         match call.what:
-            case FromApp(app, message) if not isinstance(message, Release):
+            case FromApp(app, message) if not isinstance(message, Release | Registered):
                 kind = {Estimate: Ask, Bid: Offer}[type(message)]
                 closed = {
                     id for id, (one, _) in self.asked.items()
@@ -850,6 +905,8 @@ class LedgerChecks:
                 dues.append((one.started_at if entry.listed_at is None else entry.listed_at) + settings.place_within_s)
         dues += [(since if at is None else at) + settings.grace_s for since, at in self.beyond.values()]
         dues += [getattr(one, _by(one)) for one, _ in self.asked.values()]
+        if self.records_until is not None and call.ledger.crowded:
+            dues.append(self.records_until)
         soon = min((one for one in dues if one > call.at), default=None)
         timers = {one.key: one.at for one in call.of(SetTimer)}
         next_at = timers.get(NEXT)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from tests.chaos.checks import require
 from tests.chaos.holds import later
 from tests.chaos.ledger_checks import LedgerChecks
+from yarn_plugin.decide.allocators.happenings import Recorded
 from yarn_plugin.decide.allocators.plan import (
     Announce,
     Ask,
@@ -30,7 +31,7 @@ from yarn_plugin.decide.allocators.plan import (
 from yarn_plugin.decide.allocators.seen import Leased
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import ListContainers, SignalContainers
-from yarn_plugin.decide.events import ContainersListed
+from yarn_plugin.decide.events import ContainersListed, Registered
 from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.pools import commands
 from yarn_plugin.decide.pools.inputs import FromApp, Outcome, Reconfigured, Restarted, Started, TimerDue, ViewChanged
@@ -45,10 +46,10 @@ from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer, 
 from yarn_plugin.model.causes import LeaseDropped, LeaseWon
 from yarn_plugin.model.cluster import Container, Node
 from yarn_plugin.model.resources import GPU, GPU_MEMORY, GPU_MILLI, MEMORY, VCORES, Resources, total_of
-from yarn_plugin.model.share import Claim
+from yarn_plugin.model.share import Claim, LeaseRecord
 from yarn_plugin.model.topology import TopologyDescription
 
-POOL = "gpu"
+POOL, OUTSIDE = "gpu", "outside"
 BUSY_S, QUIET_S = 80.0, 80.0
 HOSTS = ("n0:1", "n1:1", "n2:1", "n3:1", "n3:2")
 
@@ -68,6 +69,8 @@ RARE = (
     "revoked again after a restart",
     "list too old",
     "overstayed",
+    "record leased",
+    "record refused",
 )
 
 
@@ -105,7 +108,8 @@ class Restless:
 
     def propose(self, state, seen, what):
         draws = random.Random(f"{state.seed} {state.count} {seen.at}")
-        plan = Plan() if self._is_quiet() else _Draft(draws, seen, state.count, self._settings).plan()
+        draft = _Draft(draws, seen, state.count, self._settings)
+        plan = draft.adopted(what) if isinstance(what, Recorded) else Plan() if self._is_quiet() else draft.plan()
         self._heard(what, dict(seen.leases), plan)
         return replace(state, count=state.count + 1), plan
 
@@ -146,6 +150,18 @@ class _Draft:
                 found[name] = getattr(self, f"_{name}")()
         return Plan(**{name: value for name, value in found.items() if value})
 
+    def adopted(self, what):
+        """What runs goes on, but for some GPUs."""
+        places = []
+        for one in what.leases:
+            gpus = [gpu for gpu in one.gpus if self.draws.random() < 0.8]
+            claim = what.app, one.job
+            if gpus and claim in self.seen.claims:
+                key, member = f"k{self.count}-{self.number}", 1000 * self.count + self.number
+                places.append(Place(key, claim, tuple(map(Holding, gpus)), member, until=one.until))
+                self.number += 1
+        return Plan(place=tuple(places))
+
     def _some(self, holds, most=1):
         names = [key for key, one in self.leases.items() if holds(one)]
         return self.draws.sample(names, min(len(names), self.draws.randint(1, most)))
@@ -172,7 +188,9 @@ class _Draft:
         return tuple(found)
 
     def _until(self):
-        return self.draws.choice((None, self.seen.at + self.draws.uniform(0.5, 25.0)))
+        """Of the ends, some are so soon that their notice is due now."""
+        soon, late = self.seen.at + self.settings.notice_s, self.seen.at + self.draws.uniform(0.5, 25.0)
+        return self.draws.choice((None, late, soon if self.settings.notice_s else late))
 
     def _reclass(self):
         kinds = ("guaranteed", "opportunistic", "sample")
@@ -300,7 +318,8 @@ class _Draft:
 @dataclass
 class RestlessApp:
     """`excess`: how many GPUs more than it leases it uses of a node. `obeys`: it vacates, and says so. `starts`: it has
-    containers started on what it leases. `leases`: what it was told, by id: the cells, and those to vacate."""
+    containers started on what it leases, but not where YARN has no place for them, on `avoided`. `leases`: what it was
+    told, by id: the cells, and those to vacate."""
 
     name: str
     yarn_app: str
@@ -311,6 +330,7 @@ class RestlessApp:
     leases: dict = field(default_factory=dict)
     is_submitted: bool = False
     is_registered: bool = True
+    avoided: str | None = None
 
 
 class RestlessWorld:
@@ -343,7 +363,7 @@ class RestlessWorld:
         return LedgerController(POOL, self.settings, allocator)
 
     def _node(self, name):
-        gpus = self.draws.choice((1, 2, 2, 3, 4))
+        gpus = self.draws.choice((0, 1, 2, 2, 3, 4))
         amounts = {MEMORY: 64000, VCORES: self.draws.choice((4, 8, 8)), GPU: gpus}
         return Node(name, f"/r{HOSTS.index(name) // 2}", Resources.of(amounts))
 
@@ -467,7 +487,9 @@ class RestlessWorld:
         self.at(BUSY_S, self._calm)
         while self.now < end + QUIET_S:
             due = min(self.timers.values(), default=None) if not self.is_away else None
-            if due is not None and due <= self._agenda.next_at():
+            # At one time, the timer comes before or after what happens.
+            next_at = self._agenda.next_at()
+            if due is not None and (due < next_at or (due == next_at and self.draws.random() < 0.5)):
                 key = min(key for key, at in self.timers.items() if at == due)
                 del self.timers[key]
                 require(due >= self.now or self.is_late, f"timer {key} is set to the past")
@@ -489,7 +511,11 @@ class RestlessWorld:
     # What happens.
 
     def _happen(self):
-        self.at(self.draws.expovariate(2.5), self._happen)
+        due = min(self.timers.values(), default=self.now)
+        if self.now < due < self.now + 1.0 and self.draws.random() < 0.2:
+            self._agenda.put(due, lambda at: self._happen())
+        else:
+            self.at(self.draws.expovariate(2.5), self._happen)
         names = ("use", "use", "use", "act", "act", "say") if self.is_quiet else EVENTS
         getattr(self, f"_{self.draws.choice(names)}")()
         if not self.is_away:
@@ -511,7 +537,31 @@ class RestlessWorld:
             name, yarn_app, draws.choice((("",), ("",), ("j1", "j2"))),
             draws.random() < 0.8, draws.random() < 0.7, draws.choice((0, 0, 0, 0, 1)),
             is_submitted=draws.random() < 0.2, is_registered=is_registered,
+            avoided=draws.choice((None, None, *HOSTS[:3])),
         )  # fmt: skip
+        if is_registered and self.checks.records_until is not None and draws.random() < 0.7:
+            self._remember(self.apps[name])
+
+    def _remember(self, app):
+        """An application of before the journal was lost registers again, with records of leases, true or not."""
+        app.is_submitted = False
+        for node, one in self.nodes.items():
+            free = one.capacity[GPU] - sum(
+                two.resources[GPU] for _, two in self.containers.values() if two.node == node
+            )
+            for _ in range(self.draws.randint(0, free)):
+                self._begin(app.name, node, 1, is_master=False)
+        cells = self.checks.cells
+        every = [*(cells.gpus if cells is not None else ()), "nowhere/0"]
+        leases = tuple(
+            LeaseRecord(
+                f"gpu#old-{self.numbers}-{number}", tuple(self.draws.choices(every, k=self.draws.randint(1, 4))),
+                self.draws.choice(app.jobs), self.draws.choice((None, self.now + 20.0)),
+            )
+            for number in range(self.draws.randint(1, 3))
+        )  # fmt: skip
+        what = Registered("again", app.name, "ada", POOL, 1.0, None, None, app.yarn_app, leases=leases)
+        self.post(FromApp(app.name, what), self.draws.uniform(0.5, 4.0))
 
     def _leave(self):
         if self.apps:
@@ -561,7 +611,7 @@ class RestlessWorld:
         cells = self.checks.cells
         mine = [cell for cell in told if cells is not None and cell in cells.gpus and cells.gpus[cell].machine == host]
         staying = [cell for cell in mine if told[cell] is None]
-        wanted = len(staying if app.obeys else mine) if app.starts else 0
+        wanted = len(staying if app.obeys else mine) if app.starts and node != app.avoided else 0
         wanted += app.excess if app.is_registered else self.draws.randint(0, 1)
         running = [name for name, (owner, one) in self.containers.items() if owner == app.name and one.node == node]
         gpus = [name for name in running if self.containers[name][1].resources[GPU]]
@@ -571,11 +621,17 @@ class RestlessWorld:
         have = sum(self.containers[name][1].resources[GPU] for name in gpus)
         if have > wanted and gpus:
             self._end([self.draws.choice(gpus)])
+        elif have == wanted and gpus and self.draws.random() < 0.1:
+            # A task fails, or ends, and another one starts.
+            old = self.draws.choice(gpus)
+            size = self.containers[old][1].resources[GPU]
+            self._end([old])
+            self._begin(app.name, node, size, is_master=False)
         elif have < wanted and free:
             size = min(self.draws.choice((1, 1, 2)), wanted - have, free)
-            self._begin(app, node, size, is_master=not running and self.draws.random() < 0.2)
+            self._begin(app.name, node, size, is_master=not running and self.draws.random() < 0.2)
         elif self.draws.random() < 0.1:
-            self._begin(app, node, 0, is_master=not running)
+            self._begin(app.name, node, 0, is_master=not running)
 
     def _cell_of(self, node):
         host = node.rsplit(":", 1)[0]
@@ -585,8 +641,8 @@ class RestlessWorld:
         self.numbers += 1
         size = Resources.of({GPU: gpus, VCORES: self.draws.randint(1, 2), MEMORY: 1000})
         name = f"container_{self.numbers:06}"
-        self.containers[name] = app.name, Container(name, node, size, is_master)
-        self._changed(app.name)
+        self.containers[name] = app, Container(name, node, size, is_master)
+        self._changed(app)
 
     def _end(self, containers):
         for name in containers:
@@ -652,6 +708,16 @@ class RestlessWorld:
         self.kept = self._controller(lambda *one: self.heard.append(one))
         self.step(Restarted())
 
+    def _stranger(self):
+        """Containers of an application outside the pool begin, or all end."""
+        mine = [name for name, (owner, _) in self.containers.items() if owner == OUTSIDE]
+        node = self.draws.choice(sorted(self.nodes) or [None])
+        used = [one.resources[GPU] for _, one in self.containers.values() if one.node == node]
+        if mine and self.draws.random() < 0.5:
+            self._end(mine)
+        elif node is not None and sum(used) < self.nodes[node].capacity[GPU]:
+            self._begin(OUTSIDE, node, 1, is_master=False)
+
     def _reconfigure(self):
         if not self.is_away:
             self.step(Reconfigured())
@@ -661,7 +727,7 @@ PARTS = ("topology", "claims", "use", "steering", "node_used")
 
 EVENTS = (
     *("act",) * 12, *("arrive",) * 3, "leave", "master", "node_changes", "say", "say", "steer", "steer", "restart",
-    "reconfigure",
+    "reconfigure", "stranger",
 )  # fmt: skip
 
 
@@ -670,9 +736,10 @@ def _settings(draws):
         "restless",
         seed=draws.randint(0, 99),
         grace_s=draws.choice((3.0, 6.0, 11.0)),
-        notice_s=draws.choice((0.0, 2.0)),
+        notice_s=draws.choice((0.0, 2.0, 6.0)),
         overtime_s=draws.choice((0.0, 0.0, 3.0)),
         place_within_s=draws.choice((0.0, 5.0, 9.0)),
+        records_s=draws.choice((0.0, 30.0)),
         gpus_per_task=draws.choice((1, 1, 1, 2)),
         task_vcores=draws.choice((0, 0, 1, 2)),
         task_memory_mb=draws.choice((0, 0, 0, 9000)),

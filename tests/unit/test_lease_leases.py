@@ -777,6 +777,16 @@ def test_gpus_are_offered_where_whole_tasks_have_room(used, offered):
     assert [sum(machine.gpus for machine in offer.machines) for offer in offers] == ([offered] if offered else [])
 
 
+def test_gpus_that_got_in_use_since_they_were_offered_are_not_leased():
+    world = World.of(node("n1"), node("n2"), is_ledger=True, task_vcores=8)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4, 4),))
+    while not world.sent(Offer):
+        world.wait(0.5)
+    use(world, n1=(0, 32, 0))
+    world.wait(20.0)
+    assert world.held() == {a: N2}
+
+
 def test_without_the_size_of_a_task_use_of_nodes_does_not_matter():
     world = World.of(node("n1"))
     use(world, n1=(65536, 32, 0))

@@ -36,7 +36,7 @@ class Allocation:
 
 def allocate(turn: Turn, now: Round, results: Sequence[tuple[Sequence[tuple[Winner, Gpus]], How]]) -> Allocation:
     """Bind what was won to GPUs. GPUs and winners that are gone since the offer are left out."""
-    free, holders = turn.free(), _holders(turn, now)
+    free, holders = _free(turn), _holders(turn, now)
     allocation = Allocation(_left(turn, now, holders))
     own: dict[Winner, set[str]] = {}
     for gpu, holder in holders.items():
@@ -50,11 +50,17 @@ def allocate(turn: Turn, now: Round, results: Sequence[tuple[Sequence[tuple[Winn
 
 def _left(turn: Turn, now: Round, holders: Mapping[str, Winner]) -> dict[str, tuple[str, ...]]:
     """The GPUs of the offer that are still free or held by those whose leases end."""
-    left, free = dict(turn.by_slot(now.offer)), turn.free()
-    if turn.index.offered == (now.number, turn.index.freed_or_leased, len(holders)):
+    left, free = dict(turn.by_slot(now.offer)), _free(turn)
+    is_same = turn.index.offered == (now.number, turn.index.freed_or_leased, len(holders))
+    if is_same and (turn.settings.rules < 5 or not turn.state.crowded):
         return left
     found = {slot: tuple([gpu for gpu in gpus if gpu in free or gpu in holders]) for slot, gpus in left.items()}
     return {slot: gpus for slot, gpus in found.items() if gpus}
+
+
+def _free(turn: Turn) -> set[str]:
+    """By earlier rules, those in use beyond leases too."""
+    return turn.offerable() if turn.settings.rules > 4 else turn.free()
 
 
 def keep_unwanted(turn: Turn, now: Round, allocation: Allocation) -> None:
