@@ -77,6 +77,22 @@ def test_nobody_else_can_claim_its_leases(service, principal, status, field):
 
 
 @pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/apps", {"name": "more", "request_id": "another one", "pool": "gpu"}),
+        ("GET", "/v1/apps", None),
+        ("GET", "/v1/cluster", None),
+    ],
+)
+def test_a_recovery_token_is_for_nothing_else(service, method, path, body):
+    headers = {"Authorization": f"Bearer {service.tokens.issue(OWN)}"}
+    answer = service.http.request(method, path, json=body, headers=headers)
+    assert answer.status_code == 403
+    assert "/v1/apps/recovered" in problems(answer)[0][2]
+    assert not service.arbiter.state.registered
+
+
+@pytest.mark.parametrize(
     ("more", "field"),
     [
         ({"leases": [record("n1/1", "n1/1")]}, "leases"),
@@ -84,6 +100,7 @@ def test_nobody_else_can_claim_its_leases(service, principal, status, field):
         ({"leases": [record("n1/1", kind="guaranteed")]}, "leases.0.kind"),
         ({"leases": [record("n1/1", until=float(10**15))]}, "leases.0.until"),
         ({"leases": [record("n1/1")] * 1001}, "leases"),
+        ({"leases": [{**record("n1/1"), "job": "\x1b[31m"}]}, "leases.0.job"),
         ({"pool": "sql", "leases": [record("n1/1")]}, "yarn_app"),
         ({"yarn_app": None}, "yarn_app"),
         ({"jobs": [{**JOB, "name": "no spaces"}]}, "jobs.0.name"),

@@ -102,10 +102,10 @@ class Arbiter:
 def connected():
     made = []
 
-    def connect(questions=None, check=lambda: None, knows=True):
+    def connect(questions=None, check=lambda: None, knows=True, recovery_token=None):
         arbiter, heard = Arbiter(questions or {}), []
         arbiter.knows = knows
-        access = ArbiterAccess(url=arbiter.url, app="app-1")
+        access = ArbiterAccess(url=arbiter.url, app="app-1", recovery_token=recovery_token)
         link = ArbiterLink(access, "token", Translation(lambda wall: wall), heard.append, check, AnswerTimes(), 12)
         link.start()
         made.append((arbiter, link))
@@ -181,11 +181,28 @@ def test_the_demand_of_the_search_is_sent_once_the_arbiter_is_there(connected):
     assert arbiter.demand == [{"yarn.io/gpu": 12}]
 
 
-def test_an_arbiter_that_does_not_know_the_search_is_asked_less_and_less_and_the_agent_knows(connected, monkeypatch):
-    waits = []
+@pytest.fixture
+def waits(monkeypatch):
+    waited = []
     monkeypatch.setattr(arbiter_link, "FOLLOW_AGAIN_S", 0.01)
+    monkeypatch.setattr(arbiter_link, "MAX_RECOVER_AGAIN_S", 0.02)
     monkeypatch.setattr(arbiter_link, "MAX_FOLLOW_AGAIN_S", 0.04)
-    monkeypatch.setattr(ArbiterLink, "_wait_to_follow", lambda self, wait_s: (waits.append(wait_s), time.sleep(wait_s)))
+
+    def wait(link, wait_s):
+        waited.append(wait_s)
+        time.sleep(wait_s)
+
+    monkeypatch.setattr(ArbiterLink, "_wait_to_follow", wait)
+    return waited
+
+
+def test_a_search_that_may_register_again_asks_in_time_for_that(connected, waits):
+    arbiter, _, _ = connected(knows=False, recovery_token="recovery.ann/application_1_7.x")
+    eventually(lambda: arbiter.asked > 4)
+    assert waits[:4] == [0.01, 0.02, 0.02, 0.02]
+
+
+def test_an_arbiter_that_does_not_know_the_search_is_asked_less_and_less_and_the_agent_knows(connected, waits):
     arbiter, _, heard = connected({"one": time.time() + 60}, knows=False)
     eventually(lambda: arbiter.asked > 4)
     assert waits[:4] == [0.01, 0.02, 0.04, 0.04]

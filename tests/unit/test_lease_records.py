@@ -1,5 +1,7 @@
 """An arbiter begins with an empty journal, and applications that register again have records of their leases."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.lease_world import node
@@ -12,7 +14,12 @@ from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.allocators.gpu_queues import GpuQueuesSettings
 from yarn_plugin.decide.allocators.job_rounds import JobRoundsSettings
 from yarn_plugin.decide.commands import SignalContainers
-from yarn_plugin.decide.events import AppsChanged, ContainersListed, JobsDeclared, Registered
+from yarn_plugin.decide.events import (
+    AppsChanged,
+    ContainersListed,
+    JobsDeclared,
+    Registered,
+)
 from yarn_plugin.decide.pools.commands import Grant, Refuse
 from yarn_plugin.model.cluster import Container, YarnApp
 from yarn_plugin.model.resources import GPU, Resources
@@ -182,6 +189,15 @@ def test_nothing_is_leased_of_nodes_that_are_in_use_until_all_could_register_aga
     assert world.leases() == {}
     world.wait(10.0)
     assert world.leases() == {other: list(gpus("n0", 0))}, "which of them are in use is not known"
+
+
+def test_records_are_refused_while_the_master_of_their_application_starts_again():
+    world = World.begin("job_rounds", settings=JobRoundsSettings(lease_s=600.0))
+    world.runs(n0=[2])
+    running = world.stage.intake.state.cluster.apps[OLD]
+    world.take(AppsChanged((replace(running, waiting=True),), ()))
+    world.registers(LeaseRecord("gpu#1", gpus("n0", 0, 1)))
+    assert world.refused() == [(gpus("n0", 0, 1), "policy")]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,10 @@ FOLLOW_AGAIN_S = 10.0
 MAX_FOLLOW_AGAIN_S = 300.0
 """After which an arbiter that does not listen to this search is asked again; doubled each time, up to the maximum."""
 
+MAX_RECOVER_AGAIN_S = 20.0
+"""The maximum where the search may register again: an arbiter that has lost its journal refuses that before YARN
+answers it, and leases the GPUs to others a minute after that."""
+
 
 class ArbiterLink:
     """While the arbiter is away, what is said waits, and leases stay as they are. Nothing here blocks the agent.
@@ -143,7 +147,8 @@ class ArbiterLink:
             if self._refusal and self._recovered():
                 continue
             self._wait_to_follow(wait_s)
-            wait_s = min(2 * wait_s, MAX_FOLLOW_AGAIN_S) if self._refusal else FOLLOW_AGAIN_S
+            longest_s = MAX_FOLLOW_AGAIN_S if self._access.recovery_token is None else MAX_RECOVER_AGAIN_S
+            wait_s = min(2 * wait_s, longest_s) if self._refusal else FOLLOW_AGAIN_S
 
     def _recovered(self) -> bool:
         """Register again with an arbiter that has lost its journal; returns whether that worked."""

@@ -32,15 +32,25 @@ Documented = Annotated[
 """Has OpenAPI show that a route needs a token. The authentication middleware has checked it by then."""
 
 
-async def _caller(request: Request, documented: Documented) -> Principal:
+async def _recoverer(request: Request, documented: Documented) -> Principal:
     caller: Principal = request.state.principal
     if caller == SCRAPE:
         raise Refused(403, "Authorization", None, "this token is for /metrics only; use another")
     return caller
 
 
+Recoverer = Annotated[Principal, Depends(_recoverer)]
+"""Who sent a request to register an application again, as a parameter of a route."""
+
+
+async def _caller(caller: Recoverer) -> Principal:
+    if caller.kind == "recovery":
+        raise Refused(403, "Authorization", None, "this token is for POST /v1/apps/recovered only; use another")
+    return caller
+
+
 Caller = Annotated[Principal, Depends(_caller)]
-"""Who sent the request, as a parameter of a route."""
+"""Who sent any other request, as a parameter of a route."""
 
 
 @dataclass(frozen=True, slots=True)

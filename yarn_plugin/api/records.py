@@ -17,7 +17,7 @@ class Record(wire.Request):
 
     id: wire.Name
     gpus: Annotated[list[wire.Name], Field(min_length=1, max_length=MAX_RECORDS)]
-    job: str = Field(default="", max_length=100)
+    job: wire.LeasedFor = ""
     until: float | None = Field(default=None, ge=0, le=1e12)
 
 

@@ -29,6 +29,8 @@ YARN_APP = r"^application_[0-9]{1,20}_[0-9]{1,20}$"
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_printable)]
 RequestId = Annotated[str, Field(min_length=8, max_length=200), AfterValidator(_check_printable)]
 PoolName = Annotated[str, Field(max_length=100), AfterValidator(_check_printable)]
+LeasedFor = Annotated[str, Field(max_length=100), AfterValidator(_check_printable)]
+"""The job that a lease is for; empty: for none."""
 DemandedAmounts = Annotated[
     dict[
         Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]{1,100}$")],

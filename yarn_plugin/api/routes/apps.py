@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 
 from yarn_plugin.api import declaration, job_translation, recovery, registration, translate, wire
-from yarn_plugin.api.access import Allowed, AppId
+from yarn_plugin.api.access import Allowed, AppId, Recoverer
 from yarn_plugin.api.backend import Backend, Shared
 from yarn_plugin.api.jobs import DeclaredJobs, Jobs
 from yarn_plugin.api.records import Recover, Recovered
@@ -47,15 +47,15 @@ async def register(request: wire.Register, access: Allowed, backend: Shared) -> 
 
 
 @router.post("/recovered", status_code=201)
-async def recover(request: Recover, access: Allowed, backend: Shared) -> Recovered:
+async def recover(request: Recover, recoverer: Recoverer, backend: Shared) -> Recovered:
     """Register a running application again, with its records of jobs and leases. Needs its user's token, or the
     `recovery_token` that it was given."""
-    if access.caller.kind == "app":
+    if recoverer.kind == "app":
         raise Refused(403, "Authorization", None, "must be the application's recovery token, or its user's token")
-    caller = recovery.caller_for(backend.arbiter.state, access.caller, request.yarn_app)
+    caller = recovery.caller_for(backend.arbiter.state, recoverer, request.yarn_app)
     event = await registration.check(backend.arbiter, backend.poll.run, request, caller, backend.users)
     pool = next(pool for pool in backend.arbiter.state.pools if pool.name == event.pool)
-    tenants = None if access.is_admin else backend.tenants
+    tenants = None if caller == ADMIN else backend.tenants
     jobs = declaration.check(request.jobs, event.user, tenants, lambda job: backend.check_job(pool, job))
     event = recovery.with_records(event, request, jobs, backend.arbiter.state, backend.arbiter.wall_offset())
     registered, decided = await _register(event, caller, backend)

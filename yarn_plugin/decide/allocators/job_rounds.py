@@ -157,7 +157,9 @@ class JobRounds:
         self, state: JobRoundsState, seen: Seen, app: str, leases: Sequence[LeaseRecord]
     ) -> tuple[JobRoundsState, Plan]:
         """Lease an application what it has records of, for as long as they say, but for no longer than a lease."""
-        claim, latest = next(key for key in seen.claims if key[0] == app), self._settings.end_of_lease(seen.at)
+        claim, latest = next((key for key in seen.claims if key[0] == app), None), self._settings.end_of_lease(seen.at)
+        if claim is None:
+            return state, NOTHING
         places = []
         for number, one in enumerate(leases, state.counter + 1):
             until = latest if one.until is None else min(one.until, latest)
