@@ -130,7 +130,7 @@ class LedgerChecks:
         self.ids, self.asked, self.problems, self.wakes, self.idle = set(), {}, {}, {}, {}
         self.claims, self.told_ends, self.beyond, self.placing = (), {}, {}, {}
         self.last, self.nodes = 0.0, {}
-        self.records_until = world.now + world.settings.records_s if world.settings.records_s else None
+        self.records_due, self.records_until = world.settings.records_s > 0, None
 
     def take(self, view, at, what, before, after, out, heard, occupancy):
         cells = cells_of(view.topology, self._usable, self.world.settings.gpu_memory_mb)
@@ -142,8 +142,12 @@ class LedgerChecks:
         )  # fmt: skip
         validate(after.ledger, cells, occupancy)
         self._check_claims(call)
-        if self.records_until is not None and at >= self.records_until:
+        if not view.steering:
             self.records_until = None
+        elif self.records_due and self.records_until is None:
+            self.records_until = at + self.world.settings.records_s
+        if self.records_until is not None and at >= self.records_until:
+            self.records_due = False
         self._check_signals(call)
         self._check_crowded(call)
         self._check_records(call)
@@ -745,7 +749,7 @@ class LedgerChecks:
             for app in {one.app for one in call.view.use}:
                 leased = leased_on(self.cells, left, app)[node]
                 beyond += max(call.used(app)[node] - leased, 0)
-            is_known = not unlisted and (not beyond or self.records_until is None)
+            is_known = not unlisted and (not beyond or not self.records_due)
             may = max(room - (len(gpus) - len(free)) - beyond, 0) if is_known else 0
             found += free[may:]
         require(tuple(sorted(found)) == call.ledger.crowded, f"{call.ledger.crowded} have no room, not {sorted(found)}")
@@ -907,7 +911,7 @@ class LedgerChecks:
                 dues.append((one.started_at if entry.listed_at is None else entry.listed_at) + settings.place_within_s)
         dues += [(since if at is None else at) + settings.grace_s for since, at in self.beyond.values()]
         dues += [getattr(one, _by(one)) for one, _ in self.asked.values()]
-        if self.records_until is not None and call.ledger.crowded:
+        if self.records_due and self.records_until is not None and call.ledger.crowded:
             dues.append(self.records_until)
         soon = min((one for one in dues if one > call.at), default=None)
         timers = {one.key: one.at for one in call.of(SetTimer)}

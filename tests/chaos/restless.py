@@ -539,7 +539,7 @@ class RestlessWorld:
             is_submitted=draws.random() < 0.2, is_registered=is_registered,
             avoided=draws.choice((None, None, *HOSTS[:3])),
         )  # fmt: skip
-        if is_registered and self.checks.records_until is not None and draws.random() < 0.7:
+        if is_registered and self.checks.records_due and draws.random() < 0.7:
             self._remember(self.apps[name])
 
     def _remember(self, app):
@@ -549,7 +549,7 @@ class RestlessWorld:
             free = one.capacity[GPU] - sum(
                 two.resources[GPU] for _, two in self.containers.values() if two.node == node
             )
-            for _ in range(self.draws.randint(0, free)):
+            for _ in range(self.draws.randint(0, max(free, 0))):
                 self._begin(app.name, node, 1, is_master=False)
         cells = self.checks.cells
         every = [*(cells.gpus if cells is not None else ()), "nowhere/0"]

@@ -18,10 +18,12 @@ from yarn_plugin.decide.events import (
     AppsChanged,
     ContainersListed,
     JobsDeclared,
+    ManagerLost,
+    ManagerReached,
     Registered,
 )
 from yarn_plugin.decide.pools.commands import Grant, Refuse
-from yarn_plugin.model.cluster import Container, YarnApp
+from yarn_plugin.model.cluster import Capabilities, Container, YarnApp
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Demand, Gang, Job, LeaseRecord, Pods
 
@@ -189,6 +191,19 @@ def test_nothing_is_leased_of_nodes_that_are_in_use_until_all_could_register_aga
     assert world.leases() == {}
     world.wait(10.0)
     assert world.leases() == {other: list(gpus("n0", 0))}, "which of them are in use is not known"
+
+
+def test_their_time_begins_when_yarn_answers():
+    world = World.begin(nodes=("n0",))
+    world.take(ManagerLost("no answer"))
+    world.wait(100.0)
+    world.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
+    world.runs(n0=[2])
+    other = world.arrive("other", {GPU: 1})
+    world.wait(50.0)
+    assert world.leases() == {}
+    old = world.registers(LeaseRecord("gpu#1", gpus("n0", 0, 1)), demand=2)
+    assert world.leases() == {old: list(gpus("n0", 0, 1)), other: list(gpus("n0", 2))}
 
 
 def test_records_are_refused_while_the_master_of_their_application_starts_again():

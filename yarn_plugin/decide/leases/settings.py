@@ -26,9 +26,9 @@ class LedgerSettings(PoolNodes):
 
     Seconds: `grace_s`, to vacate revoked cells; `notice_s`, from when an allocator is told of the end of a lease until
     then; `overtime_s`, for which a lease goes on after its end while its allocator decides; `place_within_s`, a lease
-    that is not in use so long after it started comes back (0: never); `records_s`, after the pool begins, during which
-    nothing is leased on nodes where containers without a lease use GPUs, as their applications may have records of
-    which ones (0, as in earlier versions: never).
+    that is not in use so long after it started comes back (0: never); `records_s`, once the pool has begun and YARN
+    answers: nothing is leased then on nodes where containers without a lease use GPUs, as their applications may have
+    records of which ones (0, as in earlier versions: never).
 
     `gpus_per_task`, `task_memory_mb`, `task_vcores`: of one task; GPUs that a node cannot use for whole tasks are not
     leased. Nor are, if the memory or vcores of a task are given, those for whose tasks the node has no room now.

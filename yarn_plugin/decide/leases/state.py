@@ -109,7 +109,8 @@ class Excess:
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """`leases`: by the allocator's key. `counter`: of ids. `has_begun`: the allocator has been told that the pool
-    began. `records_until`: until when applications with records of earlier leases are awaited (None: no longer).
+    began. `records_due`: applications with records of earlier leases are awaited, until `records_until` (None: YARN is
+    away).
 
     `claims` and `nodes`: as the allocator knows them. `asked`, `problems`: by the id of the command. `wakes`: by key.
     `excess`: by "app node". `crowded`: free GPUs that cannot be leased now (see `room`). `idle`: why cells are
@@ -118,6 +119,7 @@ class Ledger:
 
     counter: int = 0
     has_begun: bool = False
+    records_due: bool = False
     records_until: float | None = None
     leases: Mapping[str, Entry] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()

@@ -218,16 +218,24 @@ class _Call:
         """Take in cells and claims. An allocator that begins sees them; another one is told what changed."""
         if not self._ledger.has_begun:
             self.book.happened.append(happenings.Began())
-            until = self._at + self._settings.records_s if self._settings.records_s else None
-            self._ledger = replace(self._ledger, records_until=until)
-        elif self._ledger.records_until is not None and self._at >= self._ledger.records_until:
-            self._ledger = replace(self._ledger, records_until=None)
+            self._ledger = replace(self._ledger, records_due=self._settings.records_s > 0)
+        if self._ledger.records_due:
+            self._wait_for_records()
         changed_cells = self._take_cells()
         changed_claims = self._take_claims()
         moved = self._find_crowded()
         if self._ledger.has_begun and (changed_claims or changed_cells or moved):
             self.book.happened.append(happenings.Changed(changed_claims, (*changed_cells, *moved)))
         self._ledger = replace(self._ledger, has_begun=True)
+
+    def _wait_for_records(self) -> None:
+        """Find out until when applications may register again: that needs a YARN which answers."""
+        until = self._ledger.records_until
+        if not self._view.steering:
+            until = None
+        elif until is None:
+            until = self._at + self._settings.records_s
+        self._ledger = replace(self._ledger, records_until=until, records_due=until is None or self._at < until)
 
     def _find_crowded(self) -> list[str]:
         """Note which free GPUs cannot be leased now; returns those for which that has changed."""
@@ -237,7 +245,7 @@ class _Call:
             self._view.node_used,
             self._in_use,
             self._is_any_unlisted,
-            self._ledger.records_until is not None,
+            self._ledger.records_due,
             self._settings,
         )
         self.book.occupancy.crowded = frozenset(crowded)
@@ -530,7 +538,7 @@ class _Call:
             began = entry.leased.started_at if entry.listed_at is None else entry.listed_at
             if began is not None:
                 yield began + settings.place_within_s
-        if self._ledger.records_until is not None and self._ledger.crowded:
+        if self._ledger.records_due and self._ledger.records_until is not None and self._ledger.crowded:
             yield self._ledger.records_until
         for one in self._ledger.excess.values():
             yield excess.next_list(one, settings.grace_s)
