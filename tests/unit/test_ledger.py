@@ -532,6 +532,19 @@ def test_what_yarn_does_not_place_comes_back():
     assert world.leases() == {}
 
 
+def test_what_yarn_does_not_place_comes_back_also_if_it_was_revoked_meanwhile():
+    world = World.start(place_within_s=20.0, rules=RULES)
+    world.place("k", world.a, "n1/0", "n1/1", until=5000.0)
+    world.wait(15.0)
+    assert kinds(world.plan(drop=(Drop("k", BECAUSE),))) == ["Revoke"]
+    world.wait(10.0)
+    world.plan(keep=(Keep("k", 6000.0),))
+    world.hear()
+    world.run(world.a)
+    world.run(world.a)
+    assert world.hear() == [Unplaced((Freed("k", (world.a, ""), ("n1/0", "n1/1")),))]
+
+
 @pytest.mark.parametrize("says_so", [True, False])
 def test_what_yarn_does_not_place_beside_a_container_is_revoked(says_so):
     """The container may be on the very cell that comes back."""

@@ -221,6 +221,9 @@ def take_back(
     started, app = entry.leased.started_at, entry.app
     if entry.is_placed or started is None or started + within > at:
         return NO_CHANGES
+    if not entry.leased.staying and settings.rules > 4:
+        # Nothing is left to judge; but the revocation may be cancelled.
+        return NO_CHANGES
     counts = gpus_on_nodes(entry.leased.staying, cells)
     on = in_use.get(app, {})
     missing = {node: occupancy.gpus_on(app, node) - on.get(node, 0) for node in counts}

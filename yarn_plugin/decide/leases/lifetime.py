@@ -104,14 +104,12 @@ def cut(entry: Entry, lost: Iterable[str], cause: Cause) -> Cut:
     return Cut(entry if leaving else replace(entry, revoke=None, revoked_at=None), commands, freed)
 
 
-def end_all(entries: Iterable[Entry], causes: Mapping[str, Cause]) -> tuple[Changes, tuple[Freed, ...]]:
-    """End these leases, each for its application's reason."""
-    changes, freed = NO_CHANGES, []
+def end_all(entries: Iterable[Entry], cause: Cause) -> Changes:
+    """End these leases at once."""
+    changes = NO_CHANGES
     for entry in entries:
-        ended = cut(entry, entry.leased.cells, causes[entry.app])
-        changes += ended.changes()
-        freed.append(ended.freed)
-    return changes, tuple(freed)
+        changes += cut(entry, entry.leased.cells, cause).changes()
+    return changes
 
 
 # The start.

@@ -146,8 +146,7 @@ class LedgerController:
 
     def _end_all(self, state: LedgerState, cause: Cause) -> tuple[LedgerState, tuple[Command, ...]]:
         """End all leases at once, and forget what the allocator knows: it begins anew, if it ever does."""
-        entries = state.ledger.leases.values()
-        changes, _ = end_all(entries, {entry.app: cause for entry in entries})
+        changes = end_all(state.ledger.leases.values(), cause)
         timers = [SetTimer(NEXT, None), *(SetTimer(WAKE + key, None) for key in state.ledger.wakes)]
         return replace(self.initial_state(), ledger=Ledger(state.ledger.counter)), (*changes.commands, *timers)
 
