@@ -532,6 +532,16 @@ def test_what_yarn_does_not_place_comes_back():
     assert world.leases() == {}
 
 
+def test_a_lease_ends_at_the_moment_of_its_timer_whatever_is_rounded():
+    until, overtime_s = 1015.0, 10.1
+    assert until > (until + overtime_s) - overtime_s
+    world = World.start(overtime_s=overtime_s, rules=RULES)
+    world.place("k", world.a, "n1/0", until=until)
+    world.stage.clock.time = until + overtime_s
+    world.wait(0.0)
+    assert world.sent(Revoke)[-1].cause == LeaseLapsed()
+
+
 def test_what_yarn_does_not_place_comes_back_also_if_it_was_revoked_meanwhile():
     world = World.start(place_within_s=20.0, rules=RULES)
     world.place("k", world.a, "n1/0", "n1/1", until=5000.0)
