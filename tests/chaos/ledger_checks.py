@@ -537,6 +537,11 @@ class LedgerChecks:
         for key in self.granted:
             if self.own.get(key) is not None and self.own[key].claim[0] == held.app:
                 started.update(whole_gpus(self.cells, self.own[key].holdings))
+        # Lists do not tell parts of GPUs from what else runs there.
+        left.update(
+            self.cells.gpus[one.cell].machine for entry in call.before.values() if entry.app == held.app
+            for one in entry.leased.holdings if one.amounts and one.cell in self.cells.gpus
+        )  # fmt: skip
         for node in nodes if used is not None else ():
             require(used[node] <= left[node] or started[node] or call.events(happenings.Broken),
                     f"{held.key} is taken as vacated, and {used[node]} GPUs of {node} are in use")  # fmt: skip
