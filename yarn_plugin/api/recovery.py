@@ -16,7 +16,7 @@ from yarn_plugin.decide.leases.settings import LedgerSettings
 from yarn_plugin.decide.pools.commands import Refuse
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.resources import GPU
-from yarn_plugin.model.share import Job, LeaseRecord
+from yarn_plugin.model.share import Job, LeaseRecord, Pool
 
 
 def token_of(user: str, yarn_app: str) -> Principal:
@@ -42,13 +42,14 @@ def caller_for(state: State, caller: Principal, yarn_app: str) -> Principal:
     return Principal("user", user)
 
 
-def with_records(event: Registered, request: Recover, jobs: tuple[Job, ...], state: State, offset: float) -> Registered:
-    """The registration with the application's records of jobs and leases. `offset`: of the wall clock.
+def with_records(
+    event: Registered, request: Recover, jobs: tuple[Job, ...], pool: Pool, state: State, offset: float
+) -> Registered:
+    """The registration in a pool with the application's records of jobs and leases. `offset`: of the wall clock.
 
     Raises:
         Refused: 422 where the pool leases no cells; 429 where it is not known yet on which nodes its containers are.
     """
-    pool = next(pool for pool in state.pools if pool.name == event.pool)
     if request.leases and not isinstance(pool.parameters, LedgerSettings):
         raise Refused(422, "leases", None, f"must be left out: pool {pool.name} has no records of leases")
     running, known = state.cluster.apps.get(request.yarn_app), {*state.cluster.use, *state.yarn_apps.values()}

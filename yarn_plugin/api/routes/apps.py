@@ -57,7 +57,7 @@ async def recover(request: Recover, recoverer: Recoverer, backend: Shared) -> Re
     pool = next(pool for pool in backend.arbiter.state.pools if pool.name == event.pool)
     tenants = None if caller == ADMIN else backend.tenants
     jobs = declaration.check(request.jobs, event.user, tenants, lambda job: backend.check_job(pool, job))
-    event = recovery.with_records(event, request, jobs, backend.arbiter.state, backend.arbiter.wall_offset())
+    event = recovery.with_records(event, request, jobs, pool, backend.arbiter.state, backend.arbiter.wall_offset())
     registered, decided = await _register(event, caller, backend)
     return Recovered(**dict(registered), refused=recovery.refused(decided.commands))
 
