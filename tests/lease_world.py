@@ -30,6 +30,16 @@ SETTINGS = {
 }
 
 
+def containers(name, on):
+    """A list of containers with GPUs, by node, beside their master on another one."""
+    found = [Container(f"{name}_000", "other:8041", Resources.of({"vcores": 1}), True)]
+    for host, counts in on.items():
+        for number, gpus in enumerate(counts):
+            amount = Resources.of({"vcores": 1, GPU: gpus})
+            found.append(Container(f"{name}_{host}_{number:03}", f"{host}:8041", amount, False))
+    return found
+
+
 def node(name, gpus=4, rack="/r1", cores=32):
     return Node(f"{name}:8041", rack, Resources.of({"memory-mb": 65536, "vcores": cores, GPU: gpus}))
 
@@ -173,13 +183,9 @@ class World:
         shown = YarnApp(name, name, "ann", queue, is_waiting, 1.0, used, Resources(), containers)
         self.stage.take(AppsChanged((shown,), ()))
 
-    def run(self, app, **containers):
+    def run(self, app, **on):
         """Have YARN list these containers with GPUs of an application, by node."""
-        found = [Container(f"container_{app}_000", "other:8041", Resources.of({"vcores": 1}), True)]
-        for host, gpus in containers.items():
-            for number, count in enumerate(gpus):
-                amount = Resources.of({"vcores": 1, GPU: count})
-                found.append(Container(f"container_{app}_{host}_{number:03}", f"{host}:8041", amount, False))
+        found = containers(f"container_{app}", on)
         total = sum((one.resources for one in found), Resources())
         self.stage.clock.time += 0.01
         self._list(app, total, len(found))

@@ -3,6 +3,7 @@ every step."""
 
 from dataclasses import dataclass, field
 
+from tests.lease_world import containers
 from tests.toys.registry import TOYS
 from tests.toys.stage import Simulated, admitted, sent
 from yarn_plugin.decide.events import (
@@ -18,7 +19,7 @@ from yarn_plugin.decide.leases.validity import validate
 from yarn_plugin.decide.pools.commands import Ask, CancelRevoke, Downgrade, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.ledger import cells_of_pool
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer, Row
-from yarn_plugin.model.cluster import Capabilities, Container, YarnApp
+from yarn_plugin.model.cluster import Capabilities, YarnApp
 from yarn_plugin.model.gpus import Job, Piece
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Demand, Pool
@@ -107,13 +108,9 @@ class LedgerWorld:
         shown = YarnApp(name, name, "ann", queue, is_waiting, 1.0, used, Resources(), containers)
         self.take(AppsChanged((shown,), ()))
 
-    def run(self, app, **containers):
+    def run(self, app, **on):
         """Have YARN list these containers with GPUs of an application, by node."""
-        found = [Container(f"container_{app}_000", "other:8041", Resources.of({"vcores": 1}), True)]
-        for host, gpus in containers.items():
-            for number, count in enumerate(gpus):
-                amount = Resources.of({"vcores": 1, GPU: count})
-                found.append(Container(f"container_{app}_{host}_{number:03}", f"{host}:8041", amount, False))
+        found = containers(f"container_{app}", on)
         self.stage.clock.time += 0.01
         self._list(app, sum((one.resources for one in found), Resources()), len(found))
         self.take(ContainersListed(app, tuple(found)), 0.01)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.lease_world import node
+from tests.lease_world import containers, node
 from tests.ledger_world import LedgerWorld
 from tests.small_cells import HOSTS, spec
 from tests.toys.stage import admitted, sent
@@ -23,7 +23,7 @@ from yarn_plugin.decide.events import (
     Registered,
 )
 from yarn_plugin.decide.pools.commands import Grant, Refuse
-from yarn_plugin.model.cluster import Capabilities, Container, YarnApp
+from yarn_plugin.model.cluster import Capabilities, YarnApp
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Demand, Gang, Job, LeaseRecord, Pods
 
@@ -45,11 +45,7 @@ class World(LedgerWorld):
 
     def runs(self, yarn_app=OLD, **on):
         """YARN shows an application with containers of so many GPUs on these hosts."""
-        found = [Container(f"{yarn_app}_0", "masters:8041", Resources.of({"vcores": 1}), True)]
-        for host, counts in on.items():
-            for number, count in enumerate(counts):
-                amount = Resources.of({"vcores": 1, GPU: count})
-                found.append(Container(f"{yarn_app}_{host}_{number}", f"{host}:8041", amount, False))
+        found = containers(yarn_app, on)
         used = sum((one.resources for one in found), Resources())
         queue = self.stage.intake.state.pools[-1].queue + ".old"
         self.take(AppsChanged((YarnApp(yarn_app, "old", "ann", queue, False, 1.0, used, Resources(), len(found)),), ()))
