@@ -46,8 +46,7 @@ OPTIONS = [
 ]
 
 SPARING = {"OPENBLAS_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
-"""Of hundreds of processes: threads for matrices, and a search of all packages for plugins, cost each up to a tenth of its
-start."""
+"""Threads for matrices, and a search of all packages for plugins: each takes up to a tenth of a process's start."""
 
 NO_TESTS = 5
 """pytest's exit code when it has found no tests."""
