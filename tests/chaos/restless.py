@@ -62,6 +62,7 @@ RARE = (
     "unplaced beside others",
     "container signalled",
     "no room",
+    "GPUs of strangers",
     "broken cell in a gang that waits",
     "whole node leased",
     "shared GPU",

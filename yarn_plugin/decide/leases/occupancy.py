@@ -102,6 +102,7 @@ class Occupancy:
         self.ends: dict[float, set[str]] = {}
         self.untold: dict[float, set[str]] = {}
         self._gpus_on: dict[tuple[str, str], int] = {}
+        self._gpus_of_all: dict[str, int] = {}
         self._parts: dict[tuple[str, str], int] = {}
         for entry in leases.values():
             self._note_replaced(entry, 1)
@@ -176,6 +177,7 @@ class Occupancy:
             self._gpus_on[app, node] = count
         else:
             del self._gpus_on[app, node]
+        self._gpus_of_all[node] = self._gpus_of_all.get(node, 0) + change
 
     def _note_replaced(self, entry: Entry, sign: int) -> None:
         replaces = entry.leased.replaces
@@ -215,6 +217,10 @@ class Occupancy:
     def gpus_on(self, app: str, node: str) -> int:
         """How many GPUs of a node an application leases as a whole, those that it is to vacate included."""
         return self._gpus_on.get((app, node), 0)
+
+    def gpus_of_all(self, node: str) -> int:
+        """The sum of `gpus_on` of all applications."""
+        return self._gpus_of_all.get(node, 0)
 
     def in_or_around(self, node: str) -> list[str]:
         """The keys of the leases of cells in a node, or of cells that contain it, sorted."""
