@@ -37,7 +37,14 @@ from yarn_plugin.decide.allocators.plan import (
     Withdraw,
 )
 from yarn_plugin.decide.commands import ListContainers, SignalContainers
-from yarn_plugin.decide.events import AppsChanged, Configured, ContainersListed, NodesChanged, NodeUseChanged, Superseded
+from yarn_plugin.decide.events import (
+    AppsChanged,
+    Configured,
+    ContainersListed,
+    NodesChanged,
+    NodeUseChanged,
+    Superseded,
+)
 from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.pools import commands
 from yarn_plugin.decide.pools.commands import CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
