@@ -112,10 +112,8 @@ class CellsChecks:
         world, names = self.process.world, set(state.yarn_apps.values())
         granted = {held.cell for grant in messages(decided, Grant) for one in grant.leases for held in one.holdings}
         for one in world.yarn.running():
-            is_known = one.since <= world.now - LISTED_S
-            require(
-                one.app in names or not is_known or not granted & set(one.cells), f"{one.id} runs on what is leased"
-            )
+            is_unknown = one.app not in names and one.since <= world.now - LISTED_S
+            require(not (is_unknown and granted & set(one.cells)), f"{one.id} runs on what is leased")
 
     def _check_evicted(self, entry, cause, state):
         """Guaranteed work makes room only for higher priorities of its own virtual cluster."""
@@ -307,12 +305,13 @@ class GangMaster(Process):
 
     def _recover(self):
         """Register again, with records of the leases that it runs on: the arbiter has lost its journal."""
-        in_use = {lease: cells & self.running.keys() - self.leaving.keys() for lease, cells in self.leases.items()}
+        yarn_app, in_use = self.application, self.running.keys() - self.leaving.keys()
         records = [
-            Record(id=lease, gpus=sorted(cells), job=self.jobs[lease]) for lease, cells in in_use.items() if cells
+            Record(id=lease, gpus=sorted(cells & in_use), job=self.jobs[lease])
+            for lease, cells in self.leases.items()
+            if cells & in_use
         ]
-        name = self.application
-        request = Recover(name=name, request_id=f"request-{name}", yarn_app=name, leases=records)
+        request = Recover(name=yarn_app, request_id=f"request-{yarn_app}", yarn_app=yarn_app, leases=records)
         again = partial(self.later, 1.0, self._follow)
 
         def recovered(name):
