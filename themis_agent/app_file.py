@@ -175,7 +175,7 @@ class AppFile(Section):
         return self.trials or 1
 
     @property
-    def most_gpus(self) -> int:
+    def max_gpus(self) -> int:
         """How many GPUs it can use at once."""
         return self.trial_count * self.gpus_per_trial.max
 

@@ -13,9 +13,9 @@ from yarn_plugin.console import out, table, write_json
 
 NAMES = (
     "planner", "estimates", "seconds", "feedback", "overhead", "switching_cost", "beliefs", "stage", "bad_estimates",
-    "resumed_stage", "arbiter", "bid_table", "matching", "packing", "colocation", "auction", "auction_properties",
-    "liar", "lease_simulator", "live_fairness", "allocation_change", "cells", "private_clusters", "step", "leases",
-    "communication", "tour",
+    "resumed_stage", "arbiter", "bid_table", "matching", "matching_live", "packing", "colocation", "auction",
+    "auction_properties", "liar", "lease_simulator", "live_fairness", "allocation_change", "cells", "private_clusters",
+    "step", "leases", "communication", "tour",
 )  # fmt: skip
 SPEC = Path(__file__).with_name("spec.toml")
 

@@ -1,12 +1,13 @@
 """AlloX and DRFA on an embedded cluster: twelve jobs of the authors' Google file on two GPUs and two slots of cores.
 
     python -m tests.bench.matching_live --jobs FILE [--policies allox,drfa] [--folder RESULTS]
+    ALLOX_JOBS=FILE make bench BENCH=matching_live
 
-FILE is in the format of the authors' simulator. Each job is a search of one trial with a `[gpu]` and a `[cpu]` side, of
-the user that the file names, whose application master runs on a node of its own. Steps sleep, for a tenth of the
-file's times together; declared speeds are the file's estimates. The node with the GPUs joins when all masters have
-declared their trials: all jobs arrive at once, when the arbiter leases the first machine. A job is completed when its
-lease has ended. All times are those of the arbiter's journal.
+FILE is in the format of the authors' simulator; without ALLOX_JOBS the second form measures nothing. Each job is a
+search of one trial with a `[gpu]` and a `[cpu]` side, of the user that the file names, whose application master runs on
+a node of its own. Steps sleep, for a tenth of the file's times together; declared speeds are the file's estimates. The
+node with the GPUs joins when all masters have declared their trials: all jobs arrive at once, when the arbiter leases
+the first machine. A job is completed when its lease has ended. All times are those of the arbiter's journal.
 
 First, jobs of two seconds show what a lease takes beyond its steps: the start and the end of containers. With that much
 more on each machine, the simulator's figures are printed before the jobs run.
@@ -18,7 +19,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,8 @@ ROUNDS = 2
 
 STEPS = 20
 """Of each job."""
+
+POLICIES = ("allox", "drfa")
 
 SCRIPT = Path(__file__).with_name("emulated_training.py")
 
@@ -170,17 +173,31 @@ def recorded(records: list[dict[str, Any]], names: dict[str, str]) -> list[Ran]:
     return sorted(ended.values(), key=lambda one: one.began_s)
 
 
+def measure() -> dict[str, Any]:
+    """Run both policies; how AlloX's average JCT compares with DRFA's, and each with the simulated one."""
+    path = os.environ.get("ALLOX_JOBS")
+    if path is None:
+        out.print("  ALLOX_JOBS is not set: nothing is measured")
+        return {}
+    return compare(Path(path), POLICIES, Path(tempfile.mkdtemp(prefix="matching-live-")))
+
+
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.matching_live", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--jobs", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--policies", default="allox,drfa", help="in this order, one or more of docs/allox.md")
+    parser.add_argument("--policies", default=",".join(POLICIES), help="in this order, one or more of docs/allox.md")
     parser.add_argument("--folder", type=Path, help="an empty one, for results, journals and logs")
     options = parser.parse_args()
-    folder, policies = options.folder or Path(tempfile.mkdtemp(prefix="matching-live-")), options.policies.split(",")
-    jobs = matching_draw.read(options.jobs)
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="matching-live-"))
+    compare(options.jobs, options.policies.split(","), folder)
+
+
+def compare(file: Path, policies: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Run the jobs of a file under each policy by turns. The results are also written to the folder."""
+    jobs = matching_draw.read(file)
     with two_nodes(folder) as cluster:
         start_s = _start_s(cluster, folder / "short", matching_draw.draw(jobs, 0, PART))
         drawn = matching_draw.first_draw(jobs, PART, start_s)
@@ -188,12 +205,27 @@ def main() -> None:
         out.print(f"draw {drawn.seed}, of {len({job.tenant for job in drawn.jobs})} users; a GPU counts as "
                   f"{drawn.slots_per_gpu:.2f} slots; start {start_s:.2f} s; simulated average JCT: "
                   + ", ".join(f"{policy} {mean:.1f} s" for policy, mean in means.items()))  # fmt: skip
-        results = [
+        runs = [
             _measure(cluster, folder / f"{policy}-{number}", drawn, policy, start_s)
             for number in range(1, ROUNDS + 1)
             for policy in policies
         ]
-    write_json(folder / "results.json", {"draw": drawn.seed, "start_s": start_s, "runs": results})
+    results = {**figures(runs), "draw": drawn.seed, "start_s": start_s, "runs": runs}
+    write_json(folder / "results.json", results)
+    return results
+
+
+def figures(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The average JCT of each policy over its runs, AlloX's as a part of DRFA's, and how far that of a run is off the
+    simulated one at most."""
+    means = {
+        policy: fmean(run["mean_s"] for run in runs if run["policy"] == policy)
+        for policy in dict.fromkeys(run["policy"] for run in runs)
+    }
+    results = {f"mean_jct_s_{policy}": mean for policy, mean in means.items()}
+    if means.keys() >= set(POLICIES):
+        results["mean_jct_allox_of_drfa"] = means["allox"] / means["drfa"]
+    return {**results, "mean_jct_off_most": max(abs(run["mean_s"] / run["simulated_s"] - 1) for run in runs)}
 
 
 def _start_s(cluster: Cluster, folder: Path, drawn: Draw) -> float:

@@ -5,6 +5,7 @@ import tomllib
 import pytest
 
 from tests.bench import __main__ as bench
+from tests.bench import matching_live
 
 GOALS = {"p95": 2.0, "mean": {"mean_small": 1.0, "mean_large": 0.5}}
 
@@ -35,3 +36,13 @@ def test_without_goals_there_is_none_to_miss():
 
 def test_every_goal_is_of_a_benchmark_that_there_is():
     assert set(tomllib.loads(bench.SPEC.read_text())) <= set(bench.NAMES)
+
+
+def test_matching_on_a_cluster_is_compared_with_drfa_and_the_simulator():
+    def run(policy, mean_s, simulated_s):
+        return {"policy": policy, "mean_s": mean_s, "simulated_s": simulated_s}
+
+    results = matching_live.figures([run("allox", 19.0, 20.0), run("drfa", 30.0, 30.0), run("allox", 17.0, 20.0)])
+    assert results["mean_jct_allox_of_drfa"] == 0.6
+    assert results["mean_jct_off_most"] == pytest.approx(0.15)
+    assert tomllib.loads(bench.SPEC.read_text())["matching_live"].keys() <= results.keys()

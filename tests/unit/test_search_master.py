@@ -30,7 +30,7 @@ class Leases:
 
     hosts = ("node", "node")
 
-    def __init__(self, access, token, translation, put, check, answers, most_gpus, alternatives=(), recovery=None):
+    def __init__(self, access, token, translation, put, check, answers, max_gpus, alternatives=(), recovery=None):
         self.put = put
         self.said = []
 

@@ -50,8 +50,8 @@ class ArbiterLink:
         put: takes events, in the listening thread.
         check: raises when nothing may be sent any more, because a later attempt does.
         answers: counts what is answered.
-        most_gpus: that the search can use at once.
-        alternatives: of each trial, if trials are its jobs; `most_gpus` is not said then.
+        max_gpus: that the search can use at once.
+        alternatives: of each trial, if trials are its jobs; `max_gpus` is not said then.
         recovery: to register again with an arbiter that has lost its journal; None: it never does.
     """
 
@@ -63,14 +63,14 @@ class ArbiterLink:
         put: Callable[[Event], object],
         check: Callable[[], None],
         answers: AnswerTimes,
-        most_gpus: int,
+        max_gpus: int,
         alternatives: Sequence[Alternative] = (),
         recovery: Recovery | None = None,
     ) -> None:
         self._access, self._token = access, token
         self._translation, self._put, self._check = translation, put, check
         self._outbox, self._changed = Outbox(), threading.Condition()
-        self._answers, self._most_gpus, self._alternatives = answers, most_gpus, alternatives
+        self._answers, self._max_gpus, self._alternatives = answers, max_gpus, alternatives
         self._recovery = recovery
         self._asked: dict[str, float] = {}
         self._refusal, self._refused_for = "", dict[str, str]()
@@ -215,7 +215,7 @@ class ArbiterLink:
         while not self._closed and not self._alternatives:
             try:
                 self._check()
-                client.revise(self._access.app, wire.Revise(demand=[{GPU: self._most_gpus}]))
+                client.revise(self._access.app, wire.Revise(demand=[{GPU: self._max_gpus}]))
                 return
             except ArbiterUnavailableError:
                 time.sleep(AGAIN_S[min(failures, len(AGAIN_S) - 1)])

@@ -104,7 +104,7 @@ class Search:
             put,
             check,
             answers,
-            self._app.most_gpus,
+            self._app.max_gpus,
             alternatives_of(self._app),
             recovery,
         )

@@ -39,7 +39,7 @@ class Recovery:
             request_id=yarn_app,
             pool=self._submission.arbiter.pool or None,
             yarn_app=yarn_app,
-            demand=None if by_trial else [{GPU: app.most_gpus}],
+            demand=None if by_trial else [{GPU: app.max_gpus}],
             jobs=self._jobs(state),
             leases=[] if state is None else list(self._records(state)),
         )

@@ -17,7 +17,7 @@ from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.replay import replay as run
 from yarn_plugin.drive.training_runs import TrainingRun, simulate_all
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.quantities import count
+from yarn_plugin.quantities import count, number
 from yarn_plugin.simulation.figures import TrainingFigures, training_figures
 
 
@@ -154,10 +154,7 @@ def _part(low: float, high: float) -> str:
 
 
 def _row(name: str, its: TrainingFigures, unfinished: int) -> tuple[str, ...]:
-    def shown(value: float | None, digits: int) -> str:
-        return "-" if value is None else f"{value:,.{digits}f}"
-
     return (
-        name, shown(its.max_rho_app, 2), shown(its.avg_jct_app, 1), shown(its.makespan, 1), shown(its.gpu_time, 1),
+        name, number(its.max_rho_app, 2), number(its.avg_jct_app, 1), number(its.makespan, 1), number(its.gpu_time, 1),
         str(unfinished),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from yarn_plugin.cli.options import option_group
 from yarn_plugin.cli.progress import progress_bar
 from yarn_plugin.drive.training_runs import TrainingRun, bidders, check_policy, simulate_all
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.quantities import count
+from yarn_plugin.quantities import count, number
 from yarn_plugin.report import write
 from yarn_plugin.simulation.figures import training_figures
 from yarn_plugin.simulation.page import TRAINING, page
@@ -251,16 +251,12 @@ def simulate(
 
 def _row(run: Result) -> tuple[str, ...]:
     """The figures of a simulation, under `COLUMNS`."""
-
-    def shown(value: float | None, digits: int) -> str:
-        return "-" if value is None else f"{value:,.{digits}f}"
-
     its = training_figures(run.outcome)
     return (
-        str(run.policy), str(run.seed), shown(its.max_rho, 2), shown(its.median_rho, 2),
-        shown(its.max_rho_app, 2), shown(its.jain, 3), shown(its.avg_jct_job, 0), shown(its.avg_jct_app, 0),
-        shown(its.makespan, 0), shown(its.gpu_time, 0), shown(its.placement_score, 3), str(its.rounds),
-        shown(its.mean_bidders, 1), shown(run.wall_s, 1),
+        str(run.policy), str(run.seed), number(its.max_rho, 2), number(its.median_rho, 2),
+        number(its.max_rho_app, 2), number(its.jain, 3), number(its.avg_jct_job, 0), number(its.avg_jct_app, 0),
+        number(its.makespan, 0), number(its.gpu_time, 0), number(its.placement_score, 3), str(its.rounds),
+        number(its.mean_bidders, 1), number(run.wall_s, 1),
     )  # fmt: skip
 
 

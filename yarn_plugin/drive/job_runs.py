@@ -13,13 +13,13 @@ from yarn_plugin.decide.mechanisms.buddy_cells.specification import ClusterSpec
 from yarn_plugin.decide.policies.sides import SIDE_POLICIES
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.topology import topology
-from yarn_plugin.drive.job_simulator import JobSimulation, Order
+from yarn_plugin.drive.job_simulator import JobSetup, JobSimulation, Order
 from yarn_plugin.drive.side_simulator import SideSimulation
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES
 from yarn_plugin.model.share import Pool
-from yarn_plugin.model.topology import Topology, TopologyDescription
+from yarn_plugin.model.topology import TopologyDescription
 from yarn_plugin.simulation.jobs.job import Job
 from yarn_plugin.simulation.jobs.virtual_clusters import gpus_of, private_clusters, topology_of
 from yarn_plugin.simulation.outcome import Outcome
@@ -45,7 +45,7 @@ def simulate_cells(
     on_ended: Callable[[int], None] = lambda count: None,
     keeps_holdings: bool = False,
 ) -> Outcome:
-    """Simulate jobs in virtual clusters. `order`: which jobs of each claim. `keeps_holdings`: see `JobSimulation`."""
+    """Simulate jobs in virtual clusters. `order`: which jobs of each claim. `keeps_holdings`: see `JobSetup`."""
     assured = {name: gpus_of(spec, name) for name in spec.clusters}
     allocator: str
     settings: object
@@ -66,10 +66,8 @@ def simulate_cells(
             allocator, settings, order = "fifo", None, "any"
     # Under other policies than cells there is no opportunistic work.
     order = "fifo" if order == "low_priority" and allocator != "cells" else order
-    machines = (sum(assured.values()),)
-    return _run(
-        allocator, settings, registry, topology_of(spec), jobs, machines, order, on_ended, keeps_holdings=keeps_holdings
-    )
+    setup = JobSetup(topology_of(spec), (sum(assured.values()),), jobs, order, keeps_holdings=keeps_holdings)
+    return _run(allocator, settings, registry, setup, on_ended)
 
 
 def simulate_private(
@@ -85,10 +83,8 @@ def simulate_private(
     for name, own in private_clusters(spec):
         mine = [job for job in jobs if job.tenant == name]
         count = lambda ended, before=done: on_ended(before + ended)  # noqa: E731
-        settings, machines = BuddyCellsSettings(own), (gpus_of(spec, name),)
-        parts[name] = _run(
-            "cells", settings, registry, topology_of(own), mine, machines, order, count, keeps_holdings=keeps_holdings
-        )
+        setup = JobSetup(topology_of(own), (gpus_of(spec, name),), mine, order, keeps_holdings=keeps_holdings)
+        parts[name] = _run("cells", BuddyCellsSettings(own), registry, setup, count)
         done += len(mine)
     return parts
 
@@ -126,8 +122,8 @@ def simulate_sides(
         # A side without machines is none: no policy waits for it, and no progress is measured by it.
         jobs = [_only_on(job, 0 if gpus else 1) for job in jobs]
     if policy == ALLOX and not barrier:
-        is_sampled = sample_share > 0
-        return _run("allox", settings, registry, cells, jobs, (gpus, slots), "any", on_ended, is_sampled=is_sampled)
+        setup = JobSetup(cells, (gpus, slots), jobs, is_sampled=sample_share > 0)
+        return _run("allox", settings, registry, setup, on_ended)
     samples = FRACTIONS if sample_share and policy not in UNSAMPLED else ()
     return SideSimulation(SIDE_POLICIES[policy], jobs, (gpus, slots), alpha, samples, barrier, on_ended).run()
 
@@ -141,20 +137,8 @@ def _only_on(job: Job, side: int) -> Job:
 
 
 def _run(
-    allocator: str,
-    settings: object,
-    registry: Registry,
-    cells: Topology,
-    jobs: Sequence[Job],
-    machines: tuple[int, ...],
-    order: Order,
-    on_ended: Callable[[int], None],
-    *,
-    is_sampled: bool = False,
-    keeps_holdings: bool = False,
+    allocator: str, settings: object, registry: Registry, setup: JobSetup, on_ended: Callable[[int], None]
 ) -> Outcome:
     parameters = LedgerSettings(allocator, settings, grace_s=0.0, place_within_s=0.0, rules=RULES)
     pool = Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters)
-    return JobSimulation(
-        pool, registry, cells, jobs, machines, order, on_ended, is_sampled=is_sampled, keeps_holdings=keeps_holdings
-    ).run()
+    return JobSimulation(pool, registry, setup, on_ended).run()

@@ -35,6 +35,24 @@ MAX_OPPORTUNISTIC = 20
 """How many waiting jobs of a tenant claim as opportunistic work."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobSetup:
+    """What is simulated: jobs, and what they run on.
+
+    Attributes:
+        machines: how many there are for each alternative of the jobs: GPUs; or GPUs and slots of cores.
+        is_sampled: nobody knows the speeds of jobs; the controller samples them.
+        keeps_holdings: record who held which GPU when.
+    """
+
+    topology: Topology
+    machines: tuple[int, ...]
+    jobs: Sequence[Job]
+    order: Order = "any"
+    is_sampled: bool = False
+    keeps_holdings: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class _Run:
     """A job that has arrived. `wake`: the number of its latest entry in the agenda; earlier ones are void. `sampling`:
@@ -56,39 +74,18 @@ class _Run:
 
 
 class JobSimulation:
-    """A workload on a pool.
+    """A workload on a pool. `on_ended`: called with the number of jobs that have ended."""
 
-    Args:
-        machines: how many there are for each alternative of the jobs: GPUs; or GPUs and slots of cores.
-        is_sampled: nobody knows the speeds of jobs; the controller samples them.
-        on_ended: called with the number of jobs that have ended.
-        keeps_holdings: record who held which GPU when.
-    """
-
-    def __init__(
-        self,
-        pool: Pool,
-        registry: Registry,
-        topology: Topology,
-        jobs: Sequence[Job],
-        machines: tuple[int, ...],
-        order: Order = "any",
-        on_ended: Callable[[int], None] = lambda count: None,
-        *,
-        is_sampled: bool = False,
-        keeps_holdings: bool = False,
-    ) -> None:
-        self._queue, self._nodes = pool.queue, sum(1 for _ in topology.at(NODE))
-        self._engine = PoolSimulation(pool, registry, topology, self)
-        self._jobs, self._machines, self._order, self._on_ended = jobs, machines, order, on_ended
-        self._is_sampled = is_sampled
+    def __init__(self, pool: Pool, registry: Registry, setup: JobSetup, on_ended: Callable[[int], None]) -> None:
+        self._queue, self._setup, self._on_ended = pool.queue, setup, on_ended
+        self._engine = PoolSimulation(pool, registry, setup.topology, self)
         self._claiming: dict[str, _Run] = {}
         self._waiting: dict[str, list[tuple[int, _Run]]] = {}
         self._full: dict[str, _Run] = {}
         self._outcomes: list[JobOutcome] = []
         self._busy_s = 0.0
-        self._map = CellMap(keeps_holdings)
-        self._progress = Spread({job.tenant for job in jobs})
+        self._map = CellMap(setup.keeps_holdings)
+        self._progress = Spread({job.tenant for job in setup.jobs})
 
     def run(self) -> Outcome:
         """Run until all jobs have ended, or nothing more would ever happen.
@@ -96,7 +93,7 @@ class JobSimulation:
         Raises:
             SimulationError: the controller loops.
         """
-        for job in self._jobs:
+        for job in self._setup.jobs:
             self._engine.put(job.arrives_at, partial(self._arrive, job))
         self._engine.run()
         unfinished = [run for queue in self._waiting.values() for _, run in queue]
@@ -107,23 +104,24 @@ class JobSimulation:
             self._engine.now,
             self._engine.inputs,
             len(unfinished),
-            sum(self._machines),
+            sum(self._setup.machines),
             self._busy_s,
             tuple(self._map.holdings),
-            nodes=self._nodes,
+            nodes=sum(1 for _ in self._setup.topology.at(NODE)),
             blocked=tuple(self._map.blocked),
             progress_spread=self._progress.mean(self._engine.now),
         )
 
     def is_done(self) -> bool:
         """Whether all jobs have ended."""
-        return len(self._outcomes) == len(self._jobs)
+        return len(self._outcomes) == len(self._setup.jobs)
 
     # Jobs.
 
     def _arrive(self, job: Job, at: float) -> None:
-        speeds = tuple(None if seconds is None or self._is_sampled else 1 / seconds for seconds in job.estimated_s)
-        work = SAMPLED_WORK if self._is_sampled else 1.0
+        is_sampled = self._setup.is_sampled
+        speeds = tuple(None if seconds is None or is_sampled else 1 / seconds for seconds in job.estimated_s)
+        work = SAMPLED_WORK if is_sampled else 1.0
         claim = Claim(job.name, 1.0, job.demand, Resources(), tenant=job.tenant, gang=job.gang, arrived_at=at,
                       speeds=speeds, work=work, yarn_app=f"application_1_{job.number:06d}",
                       queue=f"{self._queue}.{job.name}")  # fmt: skip
@@ -135,10 +133,10 @@ class JobSimulation:
 
     def _show(self, tenant: str) -> None:
         """Let those jobs of a tenant claim whose turn it is."""
-        waiting = self._waiting[tenant]
-        shown = 1 + MAX_OPPORTUNISTIC if self._order == "low_priority" else 1 if self._order == "fifo" else len(waiting)
+        waiting, order = self._waiting[tenant], self._setup.order
+        shown = 1 + MAX_OPPORTUNISTIC if order == "low_priority" else 1 if order == "fifo" else len(waiting)
         for place, (_, run) in enumerate(waiting[:shown]):
-            priority = -1 if self._order == "low_priority" and place else 0
+            priority = -1 if order == "low_priority" and place else 0
             known = self._claiming.get(run.job.name)
             if known is None or run.claim.priority != priority:
                 run.claim = replace(run.claim, priority=priority)
@@ -215,7 +213,7 @@ class JobSimulation:
         best = min(range(len(run.job.seconds)), key=lambda side: run.job.seconds[side] or math.inf)
         fastest, here = run.job.seconds[best], run.job.seconds[run.alternative]
         assert fastest is not None and here is not None
-        return run.job.gpus / self._machines[best] * fastest / here
+        return run.job.gpus / self._setup.machines[best] * fastest / here
 
     def _outcome(self, run: _Run, at: float | None = None) -> JobOutcome:
         run_s = (run.job.seconds[run.alternative] or 0.0) if at is not None else 0.0

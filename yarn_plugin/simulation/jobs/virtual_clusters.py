@@ -32,9 +32,7 @@ def topology_of(spec: ClusterSpec) -> Topology:
 
 def gpus_of(spec: ClusterSpec, name: str) -> int:
     """The GPUs that a virtual cluster is assured of."""
-    virtual, pinned = spec.clusters[name], dict(_pinned(spec.cells))
-    types = [*(quota.type for quota in virtual.quotas for _ in range(quota.number)), *map(pinned.get, virtual.pinned)]
-    return sum(_size(spec.types, type) for type in types if type is not None)
+    return sum(number * _size(spec.types, type) for type, number in _assured(spec, name))
 
 
 def node_size(spec: ClusterSpec) -> int:
@@ -44,14 +42,9 @@ def node_size(spec: ClusterSpec) -> int:
 
 def private_clusters(spec: ClusterSpec) -> Iterator[tuple[str, ClusterSpec]]:
     """For each virtual cluster, a cluster of its cells alone. A cell that is part of a node is a small node there."""
-    pinned = dict(_pinned(spec.cells))
-    for name, virtual in spec.clusters.items():
-        wanted = [
-            *((quota.type, quota.number) for quota in virtual.quotas),
-            *((pinned[id], 1) for id in virtual.pinned),
-        ]
+    for name in spec.clusters:
         types, cells, quotas = dict(spec.types), list[PhysicalSpec](), Counter[str]()
-        for type, number in wanted:
+        for type, number in _assured(spec, name):
             top = type if _contains_node(spec.types, type) else f"{type} alone"
             if top != type:
                 types[top] = CellType(type, 1, is_node=True)
@@ -86,6 +79,13 @@ def whole_nodes(nodes: Mapping[str, int], gpus_per_node: int = GPUS_PER_NODE) ->
     cells = tuple(PhysicalSpec("node", f"n{number}") for number in range(sum(nodes.values())))
     clusters = {name: VirtualClusterSpec((Quota("node", "node", number),)) for name, number in nodes.items()}
     return ClusterSpec(types, cells, clusters, {"gpu": ("node",)})
+
+
+def _assured(spec: ClusterSpec, name: str) -> Iterator[tuple[str, int]]:
+    """The cells that a virtual cluster is assured of: type and number."""
+    virtual, pinned = spec.clusters[name], dict(_pinned(spec.cells))
+    yield from ((quota.type, quota.number) for quota in virtual.quotas)
+    yield from ((pinned[id], 1) for id in virtual.pinned)
 
 
 def _pinned(cells: Sequence[PhysicalSpec]) -> Iterator[tuple[str, str]]:
