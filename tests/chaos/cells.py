@@ -21,6 +21,7 @@ from yarn_plugin.api import recovery
 from yarn_plugin.api.records import Record, Recover
 from yarn_plugin.api.refusals import Refused
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
+from yarn_plugin.decide.commands import Admit
 from yarn_plugin.decide.events import AppSaid, JobsDeclared, Registered
 from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
@@ -86,7 +87,7 @@ class CellsChecks:
         require(both <= leaving, f"{both - leaving} are promised while their leases go on")
         if world.is_sampled():
             validate(ledger_of(state).allocated.cells.cluster)
-        if isinstance(decided.event, Registered) and decided.event.leases:
+        if isinstance(decided.event, Registered) and any(isinstance(one, Admit) for one in decided.commands):
             self._check_recorded(state, decided)
         self._check_granted(state, decided)
         was = {one.id: one for one in entries_of(before)}
@@ -98,10 +99,10 @@ class CellsChecks:
     def _check_recorded(self, state, decided):
         """Of what an application has records of, all is leased or refused."""
         recorded = {gpu for one in decided.event.leases for gpu in one.gpus}
-        app = next((app for app, name in state.yarn_apps.items() if name == decided.event.yarn_app), None)
+        app = next(app for app, name in state.yarn_apps.items() if name == decided.event.yarn_app)
         leased = {gpu for one in entries_of(state) if one.app == app for gpu in one.gpus} & recorded
         refused = {gpu for one in messages(decided, Refuse) for gpu in one.cause.gpus}
-        require(app is None or leased | refused == recorded, f"{recorded} are recorded, {leased | refused} are told")
+        require(leased | refused == recorded, f"{recorded} are recorded, {leased | refused} are told")
         self.process.world.sometimes(leased, "lease goes on after the journal was lost")
         self.process.world.sometimes(refused, "record refused after the journal was lost")
 
@@ -220,6 +221,7 @@ class GangMaster(Process):
         self.armed, self.loses_power, self.is_over = [], False, False
         self.submissions, self.application, self.arbiter, self.registered_as = 0, "", None, ""
         self.leases, self.jobs, self.hosts, self.leaving = {}, {}, {}, {}
+        self.has_recovered = False
 
     # The submission, by a user who repeats what fails.
 
@@ -317,6 +319,7 @@ class GangMaster(Process):
         def recovered(name):
             if name:
                 self.registered_as, self.position, self.is_known = name, None, False
+                self.has_recovered = True
             again()
 
         self._call("recover", (request, self.tenant, self._declared()), recovered, again)
@@ -338,6 +341,8 @@ class GangMaster(Process):
                 for lease in said["leases"]:
                     self._hold(lease)
                     self._vacate(lease["id"], lease.get("revoked", ()))
+                if self.has_recovered:
+                    self._begin_anew()
             case "revoke":
                 self._vacate(said["lease"], said.get("cells") or self.leases.get(said["lease"], ()))
             case "cancel_revoke":
@@ -348,6 +353,14 @@ class GangMaster(Process):
                 for cell in set(said.get("cells") or held):
                     held.discard(cell)
                     self.leaving.pop(cell, None)
+
+    def _begin_anew(self):
+        """Give back the leases of gangs that have lost pods: those that did not run yet when the journal was lost."""
+        for work in self.works:
+            mine = [lease for lease in self.leases if self.jobs[lease] == work.name]
+            if sum(len(self.leases[lease]) for lease in mine) < sum(work.sizes):
+                for lease in mine:
+                    self._vacate(lease, self.leases[lease])
 
     def _hold(self, lease):
         self.leases[lease["id"]] = {one["cell"] for one in lease["holdings"]}

@@ -756,7 +756,8 @@ class LedgerChecks:
             for app in {one.app for one in call.view.use}:
                 leased = leased_on(self.cells, left, app)[node]
                 beyond += max(call.used(app)[node] - leased, 0)
-            is_known = not unlisted and (not beyond or not self.records_due)
+            is_unread = self.records_due and self.records_until is None
+            is_known = not (unlisted or is_unread) and (not beyond or not self.records_due)
             others = beyond + self.strangers[node]
             may = max(room - (len(gpus) - len(free)) - others, 0) if is_known else 0
             found += free[may:]

@@ -106,6 +106,8 @@ class LedgerController:
     def __init__(self, pool: str, settings: LedgerSettings, allocator: Allocator) -> None:
         self._pool, self._settings, self._allocator = pool, settings, allocator
         self.reads = READS | ({"node_used"} if settings.has_task_size else set())
+        if settings.rules > 4:
+            self.reads |= {"looked"}
         self._known: _Known | None = None
 
     def initial_state(self) -> LedgerState:
@@ -239,7 +241,7 @@ class _Call:
     def _wait_for_records(self) -> None:
         """Find out until when applications may register again: that needs a YARN which answers."""
         until = self._ledger.records_until
-        if not self._view.steering:
+        if not self._view.steering or (self._settings.rules > 4 and not self._view.looked):
             until = None
         elif until is None:
             until = self._at + self._settings.records_s
@@ -271,12 +273,14 @@ class _Call:
         """Note which free GPUs cannot be leased now; returns those for which that has changed."""
         before, self.book.occupancy.crowded = self._ledger.crowded, frozenset(self._ledger.crowded)
         beyond = room.beyond_leases(self._in_use, self.book.occupancy.gpus_on) if self._settings.rules > 3 else {}
+        # Until YARN is read, this arbiter knows no containers of applications that another one has admitted.
+        is_unread = self._settings.rules > 4 and self._ledger.records_due and self._ledger.records_until is None
         crowded = room.crowded(
             self.book.occupancy,
             self._view.node_used,
             beyond,
             self._ledger.strangers,
-            self._is_any_unlisted,
+            self._is_any_unlisted or is_unread,
             self._ledger.records_due,
             self._settings,
         )
