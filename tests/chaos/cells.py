@@ -87,7 +87,7 @@ class CellsChecks:
         require(both <= leaving, f"{both - leaving} are promised while their leases go on")
         if world.is_sampled():
             validate(ledger_of(state).allocated.cells.cluster)
-        if isinstance(decided.event, Registered) and any(isinstance(one, Admit) for one in decided.commands):
+        if getattr(decided.event, "leases", None) and any(isinstance(one, Admit) for one in decided.commands):
             self._check_recorded(state, decided)
         self._check_granted(state, decided)
         was = {one.id: one for one in entries_of(before)}
