@@ -22,7 +22,7 @@ from yarn_plugin.api.records import Record, Recover
 from yarn_plugin.api.refusals import Refused
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
 from yarn_plugin.decide.commands import Admit
-from yarn_plugin.decide.events import AppSaid, JobsDeclared, Registered
+from yarn_plugin.decide.events import AppSaid, Configured, JobsDeclared, Registered
 from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
 from yarn_plugin.decide.pools.commands import Grant, Refuse, Revoke
@@ -66,7 +66,7 @@ class CellsChecks:
     """What must hold of cells after every decision, and of what runs, every second."""
 
     def __init__(self, process):
-        self.process, self.foreign_s, self.owed_s = process, 0.0, Counter()
+        self.process, self.foreign_s, self.owed_s, self.began_at = process, 0.0, Counter(), 0.0
 
     def process_began(self, state, at):
         self.foreign_s, self.owed_s = 0.0, Counter()
@@ -107,11 +107,16 @@ class CellsChecks:
         self.process.world.sometimes(refused, "record refused after the journal was lost")
 
     def _check_granted(self, state, decided):
-        """While applications are expected to register again, nobody else is leased what they run on."""
+        """While applications are expected to register again, nobody else is leased what they run on. What was promised
+        before this process began is not looked at."""
+        if isinstance(decided.event, Configured):
+            self.began_at = decided.at
         if not ledger_of(state).ledger.records_due:
             return
         world, names = self.process.world, set(state.yarn_apps.values())
-        granted = {held.cell for grant in messages(decided, Grant) for one in grant.leases for held in one.holdings}
+        granted = {lease.id for grant in messages(decided, Grant) for lease in grant.leases}
+        new = [one for one in entries_of(state) if one.id in granted and one.leased.placed_at >= self.began_at]
+        granted = {gpu for one in new for gpu in one.gpus}
         for one in world.yarn.running():
             is_unknown = one.app not in names and one.since <= world.now - LISTED_S
             require(not (is_unknown and granted & set(one.cells)), f"{one.id} runs on what is leased")

@@ -180,7 +180,7 @@ class _Draft:
             is_still = self.draws.random() < 0.3
             if one.leaving and not is_still:
                 held = later(self.seen.cells, list(self.leases.values()))
-                if self._is_crowded(one.revoked) or not held.fits(list(one.revoked)):
+                if not held.fits(list(one.revoked)):
                     is_still = True
                 else:
                     self.leases[key] = replace(one, leaving=(), by=None)

@@ -690,6 +690,16 @@ def test_the_node_of_an_application_that_has_ended_is_known_to_be_idle_a_little_
     assert [one for one in world.hear() if isinstance(one, Changed) and one.cells] == []
 
 
+def test_a_revocation_is_cancelled_also_where_others_have_no_room():
+    world = World.start(task_vcores=4)
+    world.place("k", world.a, "n1/1")
+    world.plan(drop=(Drop("k", BECAUSE),))
+    world.take(NodeUseChanged((("n1:8041", Resources.of({VCORES: 32})),)), 0.01)
+    assert "n1/1" in crowded(world)
+    assert kinds(world.plan(keep=(Keep("k", None),))) == ["CancelRevoke", "Renew"]
+    assert world.leases() == {world.a: ["n1/1"]}
+
+
 # Questions, problems, times; restarts.
 
 

@@ -271,7 +271,9 @@ class Occupancy:
 
     # Whether something fits. Both leave the tallies as they were.
 
-    def refusal_of(self, holdings: Sequence[Holding], replaced: Entry | None = None) -> str | None:
+    def refusal_of(
+        self, holdings: Sequence[Holding], replaced: Entry | None = None, needs_room: bool = True
+    ) -> str | None:
         """Why these cannot be leased now, together; None: they can. `replaced`: the lease that passes its cells
         over."""
         cells = self.cells
@@ -280,7 +282,7 @@ class Occupancy:
                 return f"{holding.cell}: it is no cell of this pool"
             if holding.cell in cells.broken:
                 return f"{holding.cell}: it is broken"
-            if self.crowded and any(gpu in self.crowded for gpu in cells.gpus_in(holding.cell)):
+            if needs_room and any(gpu in self.crowded for gpu in cells.gpus_in(holding.cell)):
                 return f"{holding.cell}: its node has no room for tasks"
         passed = [] if replaced is None else _passing(replaced.leased.staying, holdings, cells)
         return self._try(self.later, passed, holdings)

@@ -478,7 +478,7 @@ class _Call:
         self.book.apply(Changes(commands=tuple(Refuse(self.book.new_id(), app, cause) for cause in causes)))
 
     def _carry_out(self, plan: Plan) -> None:
-        execute(self.book, plan, self._claims, self._at, self._settings.grace_s)
+        execute(self.book, plan, self._claims, self._at, self._settings.grace_s, self._settings.rules)
         self._send(plan)
         self._start()
         self._settle(self._just_revoked())
