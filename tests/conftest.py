@@ -15,11 +15,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # The same examples in every run, so that a failure is there for everybody.
 settings.register_profile("house", deadline=None, derandomize=True, max_examples=100)
+settings.register_profile("short", settings.get_profile("house"), max_examples=50)
 # Other examples in every run, and more of them: pytest tests/property --hypothesis-profile=search
 settings.register_profile(
     "search", deadline=None, max_examples=3000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile("house")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Half as many examples where the fault matrix is left out, unless the command line names a profile."""
+    if config.option.markexpr == "not matrix":
+        settings.load_profile("short")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -53,9 +53,12 @@ class FakeMaster:
     def cancel(self, number):
         self._requests.pop(number, None)
 
-    def heartbeat(self, progress=0.0):
+    def _check(self):
         if self._attempt < self.yarn.attempt:
             raise OSError("YARN no longer knows this attempt")
+
+    def heartbeat(self, progress=0.0):
+        self._check()
         found = [Container(self.yarn.name(self._attempt), host, one, None) for one, host in self._requests.items()]
         self._requests = {}
         processes = self.yarn.processes
@@ -78,4 +81,5 @@ class FakeMaster:
         assert container.id not in self.yarn.processes
 
     def finish(self, succeeded=True, message="", tracking_url=""):
+        self._check()
         self.yarn.ended.append((succeeded, message))

@@ -26,6 +26,8 @@ class Agent:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # An answer in one piece: the second of two would wait for the acknowledgement of the first.
+            wbufsize = -1
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -53,7 +55,7 @@ class Agent:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def wait_for(self, kind, count=1, timeout=30):
         """The first events of a type, when there are so many."""

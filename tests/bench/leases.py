@@ -9,8 +9,10 @@ from itertools import product
 from typing import Any
 
 from tests.bench.arbiter_steps import Arbiter, Untimed, beginning, known_state, percentiles, ready, registered, running
+from yarn_plugin.decide.allocators.auction import on_ledger
 from yarn_plugin.decide.commands import SendToApp, SolveInWorker
 from yarn_plugin.decide.events import AppSaid, Configured, Looked, NodesChanged, Solved, TimerFired
+from yarn_plugin.decide.leases.settings import RULES
 from yarn_plugin.decide.mechanisms.partial_allocation import Gang
 from yarn_plugin.decide.policies.leasing import Assignment
 from yarn_plugin.decide.pools.commands import Ask, Grant
@@ -31,10 +33,10 @@ DESCRIBED = TopologyDescription(
     ("rack", "node", "socket"),
     (NodeDescription(("*",), (), (CellDescription("s0", SOCKET), CellDescription("s1", SOCKET))),),
 )
-POOL = Pool(
-    "gpu", "root.gpu", (GPU,), controller="lease",
-    parameters=LeaseSettings("tiresias", lease_s=1e7, grid_s=0.0, round_window_s=0.0),
-)  # fmt: skip
+ROUNDS = LeaseSettings("tiresias", lease_s=1e7, grid_s=0.0, round_window_s=0.0, rules=RULES)
+EARLIER = Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=ROUNDS)
+"""The pool as an earlier version knew it; its leases go over to the ledger."""
+POOL = replace(EARLIER, controller="ledger", parameters=on_ledger(ROUNDS))
 
 JOBS = tuple(Job(f"job{number}", 1e9, 1.0, 0.0, 8, 8, 8) for number in range(LEASES_PER_APP))
 
@@ -57,8 +59,9 @@ def measure() -> dict[str, Any]:
 
 def _move(arbiter: Arbiter, app: str) -> tuple[float, float]:
     """An application gives a lease back and gets another one: the milliseconds of both."""
-    held = next(one for one in arbiter.state.pool_states[POOL.name].state.leases.values() if one.lease.app == app)
-    drop, commands = arbiter.take(AppSaid(app, Release(held.lease.id)))
+    leases = arbiter.state.pool_states[POOL.name].state.ledger.leases
+    held = next(entry for entry in leases.values() if entry.app == app)
+    drop, commands = arbiter.take(AppSaid(app, Release(held.id)))
     asked: list[SendToApp] = []
     while not asked:
         asked = [one for one in commands if isinstance(one, SendToApp) and isinstance(one.message, Ask)]
@@ -90,7 +93,7 @@ def _app_number(number: int) -> int:
 def _leasing() -> Arbiter:
     nodes = [_node(number) for number in range(NODES)]
     apps = [running(number, f"{POOL.queue}.q{number}", 1) for number in range(APPS)]
-    configured = Configured((POOL,), topology=DESCRIBED)
+    configured = Configured((EARLIER,), topology=DESCRIBED)
     events = [configured, *beginning(nodes), *registered(POOL, apps, demands=False), *ready()]
     arbiter = Arbiter(known_state(events))
     arbiter.take(configured)
@@ -108,7 +111,8 @@ def _leasing() -> Arbiter:
     state = replace(state, round=None, open={})
     kept = replace(kept, state=state, timers={})
     arbiter.state = replace(arbiter.state, pool_states={POOL.name: kept})
+    arbiter.take(Configured((POOL,), topology=DESCRIBED))
     for _ in range(3):
         arbiter.take(Looked(), 1.0)
-    assert len(arbiter.state.pool_states[POOL.name].state.leases) == APPS * LEASES_PER_APP
+    assert len(arbiter.state.pool_states[POOL.name].state.ledger.leases) == APPS * LEASES_PER_APP
     return arbiter

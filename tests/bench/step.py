@@ -3,7 +3,7 @@
 1,000 registered applications in 4 pools of shares: an event that changes nothing; one application uses a container
 more, which changes no share; an application arrives or ends, which changes the shares of all in its pool
 (`over_budget`: its milliseconds, of 1 ms and 10 us per application that is told). 400 applications in a pool of leased
-GPUs: one of their answers in a round; of an auction on a ledger, one estimate or bid. A poll of 1,000 applications of
+GPUs: one of their answers in a round; of an auction, one estimate or bid. A poll of 1,000 applications of
 which none has changed but for its running time, without its JSON's parsing.
 """
 
@@ -33,7 +33,7 @@ from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.observations import learn
 from yarn_plugin.decide.pools.commands import Ask, Offer
 from yarn_plugin.decide.pools.lease.baselines import PolicyProblem, solve
-from yarn_plugin.decide.pools.lease.settings import LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import THEMIS
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.auction import Bid, Estimate, Row
 from yarn_plugin.model.cluster import ClusterView, Node, Queue
@@ -114,7 +114,7 @@ def _with_shares() -> Arbiter:
 
 
 def _answers() -> dict[str, Any]:
-    arbiter = _with_searches("lease", LeaseSettings("tiresias", grid_s=0.0))
+    arbiter = _with_searches(AuctionSettings("tiresias", grid_s=0.0))
     spent: list[float] = []
     with Untimed():
         for _ in range(ROUNDS):
@@ -124,8 +124,7 @@ def _answers() -> dict[str, Any]:
 
 def _auction_answers() -> dict[str, Any]:
     # Everybody bids, and is asked in each round.
-    auction = AuctionSettings(f=0.0, grid_s=0.0, table_rounds=0)
-    arbiter = _with_searches("ledger", LedgerSettings("themis", auction, rules=RULES))
+    arbiter = _with_searches(AuctionSettings(f=0.0, grid_s=0.0, table_rounds=0))
     spent: list[float] = []
     with Untimed():
         for _ in range(ROUNDS):
@@ -133,8 +132,9 @@ def _auction_answers() -> dict[str, Any]:
     return percentiles("auction_answer_ms", spent)
 
 
-def _with_searches(controller: str, parameters: object) -> Arbiter:
-    pool = Pool("gpu", "root.gpu", (GPU,), controller=controller, parameters=parameters)
+def _with_searches(rounds: AuctionSettings) -> Arbiter:
+    parameters = LedgerSettings(THEMIS, rounds, rules=RULES)
+    pool = Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=parameters)
     amounts = Resources.of({MEMORY: 262144, VCORES: 64, GPU: 8})
     nodes = [Node(f"n{number}:8041", f"/r{number // 8}", amounts) for number in range(64)]
     apps = [running(number, f"{pool.queue}.q{number}", 1) for number in range(SEARCHES)]

@@ -127,7 +127,7 @@ class LiveLeases(Live):
         return app
 
 
-@pytest.mark.parametrize("pool_of", [lease_pool, ledger_pool])
+@pytest.mark.parametrize("pool_of", [pytest.param(lease_pool, marks=pytest.mark.matrix), ledger_pool])
 def test_a_live_history_with_a_late_bid_and_a_lost_node_is_decided_alike_in_virtual_time(pool_of, tmp_path):
     settings = {"f": 0.0, "lease_s": 4.0, "grace_s": 5.0, "round_window_s": 0.5, "estimate_s": 1.0, "bid_s": 0.8,
                 "decide_s": 0.4, "place_within_s": 0.0}  # fmt: skip

@@ -47,6 +47,7 @@ class QueryProcess:
         self.folder, self.number = folder, number
         self.folder.mkdir(parents=True)
         self.journal = folder / "journal"
+        self._read = 0, []
         environment, arbitration = access(cluster, arbiter, folder)
         (folder / "query.sql").write_text(spark_text(number))
         words = [
@@ -65,8 +66,11 @@ class QueryProcess:
         return (self.folder / "log").read_text()
 
     def records(self):
-        """The complete records of its journal so far."""
-        return journal.follow(self.journal) if self.journal.exists() else []
+        """The complete records of its journal so far; read again when it has grown, as who waits asks all the time."""
+        size = self.journal.stat().st_size if self.journal.exists() else 0
+        if size != self._read[0]:
+            self._read = size, journal.follow(self.journal)
+        return self._read[1]
 
     def wait_for_phase(self, phase, condition=lambda records: True, limit_s=150.0):
         """Wait until the query is in a phase; returns its journal at that time."""

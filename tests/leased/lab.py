@@ -95,7 +95,7 @@ class Lab:
     """See the module. `apps`: the YARN ids of the applications, by name."""
 
     def __init__(self, cluster, folder, lease_s=12, decide_s=2, config=CONFIG + POLL, process=ArbiterProcess):
-        self.cluster, self.folder, self.apps = cluster, folder, {}
+        self.cluster, self.folder, self.apps, self._replayed = cluster, folder, {}, (0, None)
         for name in ("holds", "intervals"):
             (folder / name).mkdir()
         self.sleepers = Sleepers(cluster.rm_url)
@@ -182,7 +182,12 @@ class Lab:
     # The arbiter.
 
     def replayed(self):
-        return replay(self.arbiter.state / "journal", installed())
+        """The arbiter's journal replayed; again only when it has grown, as who waits asks twenty times a second."""
+        path = self.arbiter.state / "journal"
+        size = path.stat().st_size
+        if size != self._replayed[0]:
+            self._replayed = size, replay(path, installed())
+        return self._replayed[1]
 
     def stage(self):
         """Where the journal says that the lease pool is: the number of the last round and its phase, or what follows

@@ -10,6 +10,7 @@ from tests.chaos.__main__ import play
 from tests.chaos.edits import Edit, EditError, edited
 from tests.chaos.reverts import REVERTS, finder, reverted
 from tests.chaos.world import RARE, World
+from tests.sampled import one_in
 from yarn_plugin.decide.commands import ListContainers
 from yarn_plugin.model.causes import UseAsked
 
@@ -17,7 +18,7 @@ MAX_SEEDS = 300
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seeds", [30, pytest.param(100, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize("seeds", [15, pytest.param(100, marks=pytest.mark.matrix)])
 def test_whatever_breaks_no_gpu_is_leased_twice_and_everybody_finishes(seeds):
     """So many seeds, and more until each rare state was reached."""
     reached = set()
@@ -31,7 +32,7 @@ def test_whatever_breaks_no_gpu_is_leased_twice_and_everybody_finishes(seeds):
     assert reached >= set(RARE), f"never reached: {set(RARE) - reached}"
 
 
-@pytest.mark.parametrize("seed", [285, 547, 717, 824, 854])
+@one_in(3, "seed", [285, 547, 717, 824, 854])
 def test_a_search_that_connects_to_a_stopped_arbiter_hears_of_its_death(seed):
     _, problem = play(seed, replays=False)
     assert problem is None, f"see python -m tests.chaos --trace {seed}"

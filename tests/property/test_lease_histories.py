@@ -181,6 +181,7 @@ def check_decisions(decided):
     return until
 
 
+@pytest.mark.matrix
 @settings(max_examples=20)
 @given(steps, st.sampled_from(("themis", "themis", "themis", *LEASE_POLICIES)))
 def test_whatever_happens_no_gpu_is_leased_twice_and_every_lease_ends_or_is_renewed(played, policy):

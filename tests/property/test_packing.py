@@ -25,7 +25,7 @@ from yarn_plugin.decide.mechanisms.packing import patterns as by_patterns
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.simulation.shared_queues import drawn_jobs, drawn_slowdowns, least_disturbing
 
-SEEDS, MORE = range(300), range(300, 2300)
+SEEDS, MORE = range(100), range(100, 2300)
 
 
 def random_problem(rng, jobs, workers):

@@ -16,11 +16,11 @@ Times are seconds from the start. Leases are named by number.
 """
 
 import re
-import shlex
 
 from tests.lease_world import Agent, World, node, row
+from tests.scenario.leasing_story import START, LeasingStory, cells_in_words, number_of
 from yarn_plugin.api.causes import text
-from yarn_plugin.decide.commands import ListContainers, RecordRound, SendToApp, SignalContainers
+from yarn_plugin.decide.commands import ListContainers, RecordRound, SignalContainers
 from yarn_plugin.decide.events import (
     Configured,
     ContainersListed,
@@ -44,35 +44,11 @@ from yarn_plugin.model.causes import UseAsked
 from yarn_plugin.model.gpus import Job
 from yarn_plugin.model.resources import GPU, VCORES, Resources
 
-START = 1000.0
 
-
-class LeaseStory:
-    """Plays scenes, one after the other; maps the names that a story gives to applications to their ids."""
+class LeaseStory(LeasingStory):
+    """Of a pool of leased GPUs."""
 
     is_ledger = False
-
-    def __init__(self):
-        self.world, self.shown, self.ids, self.nodes = None, 0, {}, {}
-
-    def play(self, scene):
-        """The trace of a scene."""
-        for line in scene.lines:
-            words = shlex.split(line, comments=True)
-            if words[:1] == ["at"]:
-                clock = self.world.stage.clock
-                self.world.wait(START + float(words[1]) - clock.time)
-                words = words[2:]
-            if words:
-                getattr(self, "_" + words[0])(*words[1:])
-        decided = self.world.stage.decided
-        trace = [line for one in decided[self.shown :] for line in self._lines(one)]
-        self.shown = len(decided)
-        return self.compared(trace or ["nothing"])
-
-    def compared(self, trace):
-        """What of a trace is compared."""
-        return trace
 
     # Events.
 
@@ -136,10 +112,6 @@ class LeaseStory:
     def _superseded(self, by):
         self.world.stage.take(Superseded(by))
 
-    def _containers(self, name, *words):
-        on = {host: tuple(map(int, gpus.split(","))) for host, gpus in (word.split("=") for word in words)}
-        self.world.run(self.ids[name], **on)
-
     def _none(self, name):
         self.world.stage.take(ContainersListed(self.ids[name], ()))
 
@@ -154,14 +126,6 @@ class LeaseStory:
 
     # Commands.
 
-    def _lines(self, decided):
-        for command in decided.commands:
-            line = self._line(command.message if isinstance(command, SendToApp) else command)
-            if line is not None:
-                for name, app in sorted(self.ids.items(), key=lambda one: -len(one[1])):
-                    line = line.replace(app, name)
-                yield f"{decided.at - START:.2f} {line}"
-
     def _line(self, one):
         match one:
             case Ask(_, app, question, by):
@@ -173,11 +137,11 @@ class LeaseStory:
             case Grant(_, app, leases, cause):
                 return f"grant {app} {' '.join(map(_lease, leases))} ({text(cause)})"
             case Renew(_, app, lease, until, _):
-                return f"renew {app} {_number(lease)} until={until - START:.2f}"
+                return f"renew {app} {number_of(lease)} until={until - START:.2f}"
             case Revoke(_, app, lease, by, _, cells):
-                return f"revoke {app} {_number(lease)}{_cells(cells)} by={by - START:.2f}"
+                return f"revoke {app} {number_of(lease)}{cells_in_words(cells)} by={by - START:.2f}"
             case LeaseEnded(_, app, lease, cells, cause):
-                return f"ended {app} {_number(lease)}{_cells(cells)} ({text(cause)})"
+                return f"ended {app} {number_of(lease)}{cells_in_words(cells)} ({text(cause)})"
             case Hold(_, app, cause):
                 return f"hold {app} ({text(cause)})"
             case Accept(_, app):
@@ -203,14 +167,6 @@ class LeaseOnLedgerStory(LeaseStory):
         return sorted(lines, key=lambda line: (float(line.partition(" ")[0]) if line != "nothing" else 0.0, line))
 
 
-def _number(lease):
-    return f"#{lease.partition('#')[2]}"
-
-
-def _cells(cells):
-    return f" {','.join(cells)}" if cells else ""
-
-
 def _lease(lease):
     job = f"{lease.job}:" if lease.job else ""
-    return f"{job}{_number(lease.id)}[{','.join(one.cell for one in lease.holdings)}] until={lease.until - START:.2f}"
+    return f"{job}{number_of(lease.id)}[{','.join(one.cell for one in lease.holdings)}] until={lease.until - START:.2f}"

@@ -12,41 +12,23 @@ Times are seconds from the start. Leases are named by number.
 """
 
 import re
-import shlex
 
 from tests.lease_world import node
 from tests.ledger_world import LedgerWorld
+from tests.scenario.leasing_story import START, LeasingStory, cells_in_words, number_of
 from yarn_plugin.api.causes import text
-from yarn_plugin.decide.commands import ListContainers, PoolStopped, SendToApp, SignalContainers
+from yarn_plugin.decide.commands import ListContainers, PoolStopped, SignalContainers
 from yarn_plugin.decide.events import Configured, NodesChanged, Superseded
 from yarn_plugin.decide.pools.commands import CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import UseAsked
 from yarn_plugin.model.resources import GPU, GPU_MILLI, VCORES
 
-START = 1000.0
 NAMES = {"gpu": GPU, "cores": VCORES, "milli": GPU_MILLI}
 
 
-class LedgerStory:
-    """Plays scenes, one after the other; maps the names that a story gives to applications to their ids."""
-
-    def __init__(self):
-        self.world, self.shown, self.ids, self.nodes = None, 0, {}, {}
-
-    def play(self, scene):
-        """The trace of a scene."""
-        for line in scene.lines:
-            words = shlex.split(line, comments=True)
-            if words[:1] == ["at"]:
-                self.world.wait(START + float(words[1]) - self.world.stage.clock.time)
-                words = words[2:]
-            if words:
-                getattr(self, "_" + words[0])(*words[1:])
-        decided = self.world.stage.decided
-        trace = [line for one in decided[self.shown :] for line in self._lines(one)]
-        self.shown = len(decided)
-        return trace or ["nothing"]
+class LedgerStory(LeasingStory):
+    """Of a pool whose cells an allocator leases."""
 
     # Events.
 
@@ -86,10 +68,6 @@ class LedgerStory:
     def _superseded(self, by):
         self.world.take(Superseded(by))
 
-    def _containers(self, name, *words):
-        on = {host: tuple(map(int, gpus.split(","))) for host, gpus in (word.split("=") for word in words)}
-        self.world.run(self.ids[name], **on)
-
     def _released(self, name):
         for entry in list(self.world.state.ledger.leases.values()):
             if entry.app == self.ids[name]:
@@ -97,28 +75,20 @@ class LedgerStory:
 
     # Commands.
 
-    def _lines(self, decided):
-        for command in decided.commands:
-            line = self._line(command.message if isinstance(command, SendToApp) else command)
-            if line is not None:
-                for name, app in sorted(self.ids.items(), key=lambda one: -len(one[1])):
-                    line = line.replace(app, name)
-                yield f"{decided.at - START:.2f} {line}"
-
     def _line(self, one):
         match one:
             case Grant(_, app, leases, cause):
                 return f"grant {app} {' '.join(map(_lease, leases))} ({text(cause)})"
             case Renew(_, app, lease, until):
-                return f"renew {app} {_number(lease)}{_until(until)}"
+                return f"renew {app} {number_of(lease)}{_until(until)}"
             case Revoke(_, app, lease, by, cause, cells):
-                return f"revoke {app} {_number(lease)}{_cells(cells)} by={by - START:.2f} ({text(cause)})"
+                return f"revoke {app} {number_of(lease)}{cells_in_words(cells)} by={by - START:.2f} ({text(cause)})"
             case CancelRevoke(_, app, lease):
-                return f"cancel {app} {_number(lease)}"
+                return f"cancel {app} {number_of(lease)}"
             case Downgrade(_, app, lease, to):
-                return f"class {app} {_number(lease)} {to}"
+                return f"class {app} {number_of(lease)} {to}"
             case LeaseEnded(_, app, lease, cells, cause):
-                return f"ended {app} {_number(lease)}{_cells(cells)} ({text(cause)})"
+                return f"ended {app} {number_of(lease)}{cells_in_words(cells)} ({text(cause)})"
             case ListContainers(app, _, cause) if not isinstance(cause, UseAsked):
                 return f"list {app} ({text(cause)})"
             case SignalContainers(app, containers, cause):
@@ -126,14 +96,6 @@ class LedgerStory:
             case PoolStopped(pool, error):
                 return f"stopped {pool}: {error}"
         return None
-
-
-def _number(lease):
-    return f"#{lease.partition('#')[2]}"
-
-
-def _cells(cells):
-    return f" {','.join(cells)}" if cells else ""
 
 
 def _until(until):
@@ -144,4 +106,4 @@ def _lease(lease):
     parts = [
         one.cell if one.fraction == 1.0 else f"{one.cell} {one.fraction:g} {one.resource}" for one in lease.holdings
     ]
-    return f"{_number(lease.id)}[{', '.join(parts)}]{_until(lease.until)}"
+    return f"{number_of(lease.id)}[{', '.join(parts)}]{_until(lease.until)}"

@@ -12,7 +12,7 @@ from tests.fuzz.results import Results
 
 pytestmark = pytest.mark.integration
 
-USUAL = 30
+USUAL = 15
 """How many random queries each test run has."""
 
 

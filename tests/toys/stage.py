@@ -20,7 +20,7 @@ from yarn_plugin.observe.resource_manager import ResourceManager
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=0.5)
 QUEUES = {"root.sql": (60.0, 100.0), "root.gpu": (20.0, 100.0), "root.cells": (20.0, 100.0)}
-INTERVALS = PollIntervals(metrics=0.05, apps=0.5, nodes=1.0, queues=5.0)
+INTERVALS = PollIntervals(metrics=0.05, apps=0.2, nodes=0.2, queues=5.0)
 AT = "tests.toys.registry:TOYS"
 
 

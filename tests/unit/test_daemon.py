@@ -10,6 +10,7 @@ from tests.clock import HandClock
 from tests.eventually import eventually
 from tests.fixtures.scripted_manager import ScriptedManager
 from yarn_plugin.act.ownership import OwnedError, Owner, Ownership
+from yarn_plugin.decide import enforcement
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import SolveInWorker, WriteWeights
 from yarn_plugin.decide.events import LeavesSeen, ManagerLost, Registered, Revised, TimerFired, WeightsWritten
@@ -28,7 +29,7 @@ from yarn_plugin.observe.poller import PollIntervals
 from yarn_plugin.observe.resource_manager import ResourceManager
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=0.5)
-INTERVALS = PollIntervals(metrics=0.05, apps=0.5, nodes=1.0, queues=5.0)
+INTERVALS = PollIntervals(metrics=0.05, apps=0.1, nodes=0.2, queues=0.5)
 
 
 @pytest.fixture
@@ -119,7 +120,8 @@ def test_the_outcome_of_a_command_is_not_lost_while_the_disk_is_full(arbiter, ma
     eventually(lambda: not arbiter.state.enforcement.asked, "nothing is waited for any more")
 
 
-def test_a_timer_that_comes_due_while_the_disk_is_full_fires_when_there_is_room(arbiter, manager, room, tmp_path):
+def test_a_timer_that_comes_due_while_the_disk_is_full_fires_when_there_is_room(start, manager, room, tmp_path):
+    arbiter = start((replace(SQL, grace=1.5),))
     a = admitted(arbiter.take(register("a")))
     manager.use(manager.submit(a.queue, "a", "ann"), 16)
     eventually(lambda: arbiter.state.enforcement.written.get(a.queue) == 100.0, "it weighs all")
@@ -252,7 +254,7 @@ def test_an_undecidable_application_does_not_hide_the_others(touchy, start, mana
     good = set(names) - {names[3]}
     eventually(lambda: good <= set(arbiter.state.cluster.apps), "all others are known", limit_s=60)
     failed = len(journaled(tmp_path, "failed"))
-    time.sleep(1.5)
+    time.sleep(0.5)
     assert len(journaled(tmp_path, "failed")) == failed, "it is not journaled again at every look"
     assert arbiter.counters()["observations_refused"] >= 1
     assert names[3] not in arbiter.state.cluster.apps
@@ -304,15 +306,15 @@ def test_a_loop_that_dies_is_reported_and_ends_the_process(arbiter):
 
 
 def test_a_hung_loop_ends_the_process(start):
-    arbiter = start(patience=1.5)
+    arbiter = start(patience=0.7)
     ended, go_on, beats = [], threading.Event(), arbiter.heartbeat.count
     eventually(lambda: arbiter.heartbeat.count > beats, "an idle loop makes progress")
     arbiter.publish_to(lambda decided: go_on.wait(60))
     arbiter.post(register("a"))
-    watchdog = Watchdog(arbiter.is_alive, lambda: arbiter.heartbeat.count, 2.0, ended.append)
+    watchdog = Watchdog(arbiter.is_alive, lambda: arbiter.heartbeat.count, 1.0, ended.append)
     watchdog.start()
     eventually(lambda: ended, "the watchdog ends the process", limit_s=60)
-    assert [" 2 s" in reason for reason in ended] == [True]
+    assert [" 1 s" in reason for reason in ended] == [True]
     assert not arbiter.health().alive
     go_on.set()
 
@@ -414,7 +416,8 @@ def test_what_no_journal_can_hold_is_set_aside(arbiter):
     assert arbiter.health().alive
 
 
-def test_weights_that_could_not_be_decided_on_are_read_again(touchy, start):
+def test_weights_that_could_not_be_decided_on_are_read_again(touchy, start, monkeypatch):
+    monkeypatch.setattr(enforcement, "RETRY_DELAY", 0.2)
     failed = []
     touchy.append(lambda event: isinstance(event, LeavesSeen) and not failed and not failed.append(1))
     arbiter = start()

@@ -59,7 +59,7 @@ def url(answers):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Recorded) as server:
-        threading.Thread(target=server.serve_forever).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 

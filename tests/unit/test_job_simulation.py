@@ -136,6 +136,12 @@ def test_allox_chooses_the_side_of_each_job():
     assert outcome.utilisation == pytest.approx(50 / 60)
 
 
+def test_jobs_on_gpus_share_the_vcores_of_their_node():
+    nodes = [Node("g:1", "/r", Resources.of({GPU: 3, VCORES: 2, MEMORY: 8192}))]
+    outcome = simulate_sides("allox", REGISTRY, nodes, [sides(n, "ann", 0, 30.0, 90.0) for n in range(3)], 1.0)
+    assert sorted(one.completion_s for one in outcome.jobs) == [30.0, 30.0, 60.0]
+
+
 @pytest.fixture
 def simulate(tmp_path, capsys):
     def run(*arguments):

@@ -40,7 +40,7 @@ def rows(journal, tmp_path, *options):
     return code, {one["run"]: one for one in json.loads(out.read_text())} if code == 0 else {}
 
 
-@pytest.mark.parametrize("journal", [lease_pool, ledger_pool], indirect=True)
+@pytest.mark.parametrize("journal", [pytest.param(lease_pool, marks=pytest.mark.matrix), ledger_pool], indirect=True)
 def test_recorded_applications_run_again_under_another_policy(journal, tmp_path, capsys):
     code, found = rows(journal, tmp_path, "--policy", "srsf")
     assert code == 0

@@ -18,7 +18,7 @@ from themis_agent.app_file import read
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import stopping
 from themis_agent.trial.wire import AgentAddress
-from themis_agent.yarn import main
+from themis_agent.yarn import driver, launches, main
 from themis_agent.yarn.submission import ARBITER_TOKEN, ArbiterAccess, ContainerSize, Submission
 from themis_agent.yarn.takeover import SupersededAttemptError
 
@@ -63,6 +63,9 @@ class Parts(Leases):
 @pytest.fixture
 def yarn(tmp_path, monkeypatch):
     monkeypatch.setattr(main, "ArbiterLink", Leases)
+    # Launchers and nodes are asked more often than in a cluster: the tests wait for them.
+    for module, name in ((driver, "BEAT_S"), (driver, "IDLE_BEAT_S"), (launches, "HEARTBEAT_S")):
+        monkeypatch.setattr(module, name, 0.1)
     made = FakeYarn(tmp_path)
     yield made
     made.close()
@@ -272,9 +275,8 @@ def test_a_search_that_is_stopped_is_resumed_where_it_was(yarn, held):
 def test_a_search_that_is_being_suspended_stays_so_when_yarn_starts_its_master_again(yarn):
     first = Attempt(yarn, step_s=0.05, max_steps=10)
     first.until_steps(2)
-    put = first.search._agent.put
-    yarn.attempt = 5
-    put(events.Suspended()).result(60)
+    # As soon as that is decided: before its next heartbeat, and before it could end.
+    first.search._agent.put(events.Suspended()).add_done_callback(lambda _: setattr(yarn, "attempt", 5))
     assert isinstance(first.join().problem, OSError)
     for container in yarn.processes.values():
         container.kill()

@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Literal
 
+from yarn_plugin.decide.allocators.auction import on_ledger
 from yarn_plugin.decide.leases.settings import RULES
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
 from yarn_plugin.decide.pools.lease.settings import THEMIS, Entitlement, LeaseSettings
@@ -129,7 +130,7 @@ def _alone(app: TrainingApp) -> Iterator[TrainingApp]:
 
 
 def _settings(run: TrainingRun) -> LeaseSettings:
-    """The parameters of the lease controller."""
+    """The parameters of its rounds."""
     return LeaseSettings(
         policy=run.policy, f=run.f, lease_s=run.lease_s, grace_s=0.0, round_window_s=run.round_window_s,
         decide_s=0.0, place_within_s=0.0, seed=run.seed, payments=run.payments,
@@ -140,7 +141,7 @@ def _settings(run: TrainingRun) -> LeaseSettings:
 
 def pool_of(run: TrainingRun) -> Pool:
     """The pool of a simulation."""
-    return Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=_settings(run))
+    return Pool("gpu", "root.gpu", (GPU,), controller="ledger", parameters=on_ledger(_settings(run)))
 
 
 def simulate_all(

@@ -282,7 +282,7 @@ class Guest:
             self._seen.seed,
             self._cells,
             self.claims,
-            self._book.seen,
+            self._book.seen(),
             self._book.occupancy,
             self._seen.steering,
             self._seen.rules,

@@ -1,12 +1,13 @@
 """A call of the auction whose leases are a ledger's: what happened to them comes in, what it wants of them goes out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from yarn_plugin.decide.allocators.happenings import ClaimKey
 from yarn_plugin.decide.allocators.plan import Ask, Drop, Hold, Holding, Keep, Place, Plan, Record, Solve, Wake
 from yarn_plugin.decide.allocators.seen import Leased
 from yarn_plugin.decide.commands import RecordRound
+from yarn_plugin.decide.leases.book import LeasesSeen
 from yarn_plugin.decide.pools import commands
 from yarn_plugin.decide.pools.lease.derived import Derived
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
@@ -51,7 +52,7 @@ class LedgerTurn(Turn):
         """Add or change a lease."""
         if held.lease.id not in self.state.leases:
             self._added.append(held.lease.id)
-        self.learnt.of.pop(held.lease.id, None)
+        self.learnt.outdated.add(held.lease.id)
         super().set_lease(held)
 
     def new_id(self) -> str:
@@ -75,18 +76,15 @@ class LedgerTurn(Turn):
         The ledger has ended those of broken cells. Inside a virtual cluster one may go on, where not all of a node is
         broken: it is revoked, since nothing new can be leased there.
         """
-        of = self.learnt.of
-        is_known = leases is self.learnt.leases and len(of) == len(self.state.leases)
-        for key, held in [] if is_known else list(self.state.leases.items()):
-            leased = leases.get(key)
+        for key in sorted(self.learnt.to_compare(leases, self.state.leases)):
+            held, leased = self.state.leases.get(key), leases.get(key)
+            if held is None:
+                continue
             if leased is None:
-                of.pop(key, None)
                 self.remove_lease(held)
-            elif of.get(key) is not leased:
-                if _is_other(held, leased):
-                    self.set_lease(_as_leased(held, leased))
-                of[key] = leased
-        self.learnt.leases = leases
+            elif _is_other(held, leased):
+                self.set_lease(_as_leased(held, leased))
+        self.learnt = Learnt(leases)
         for held in [] if self.index.is_checked else list(self.state.leases.values()):
             gone = [gpu for gpu in held.staying if gpu not in self.inventory.places]
             if gone:
@@ -137,11 +135,20 @@ class LedgerTurn(Turn):
 
 @dataclass(slots=True)
 class Learnt:
-    """What the auction knows of the ledger's leases. `leases`: all, as they were given last; `of`: those that the
-    auction has not changed since, each as it was given."""
+    """What the auction knows of the ledger's leases. `leases`: all, as they were given last (None: not yet);
+    `outdated`: the keys of those that the auction has changed since."""
 
-    leases: Mapping[str, Leased] = field(default_factory=dict)
-    of: dict[str, Leased] = field(default_factory=dict)
+    leases: Mapping[str, Leased] | None = None
+    outdated: set[str] = field(default_factory=set)
+
+    def to_compare(self, leases: Mapping[str, Leased], mine: Mapping[str, Held]) -> Collection[str]:
+        """The keys of the leases that may now be other ones in the ledger. `mine`: the auction's."""
+        if self.leases is None:
+            return mine
+        if leases is self.leases:
+            return self.outdated
+        changed = leases.changed_since(self.leases) if isinstance(leases, LeasesSeen) else None
+        return mine if changed is None else self.outdated | changed
 
 
 def _is_other(held: Held, leased: Leased) -> bool:

@@ -1,6 +1,6 @@
 """The ledger during one call: decided changes are applied here, and nowhere else."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,10 +29,19 @@ NO_CHANGES = Changes()
 
 
 class LeasesSeen(Mapping[str, Leased]):
-    """The leases as an allocator sees them; they change with the book."""
+    """The leases as an allocator sees them; they change with the book. `outdated`: the keys of those that have changed
+    since they were seen so."""
 
-    def __init__(self, entries: Mapping[str, Entry]) -> None:
+    def __init__(self, entries: Mapping[str, Entry], before: "LeasesSeen | None" = None) -> None:
         self._entries = entries
+        self._id = object()
+        self._before, self._changed = (None, set[str]()) if before is None else (before._id, before.outdated)
+        self.outdated: set[str] = set()
+
+    def changed_since(self, before: Mapping[str, Leased]) -> Set[str] | None:
+        """The keys of the leases that are not as in `before`, or are in one of both; None: that is not known."""
+        is_next = isinstance(before, LeasesSeen) and before._id is self._before
+        return self._changed if is_next else None
 
     def __getitem__(self, key: str) -> Leased:
         return self._entries[key].leased
@@ -55,8 +64,8 @@ class LeasesSeen(Mapping[str, Leased]):
 class Book:
     """The leases as they are now, with their occupancy, the commands so far, and what the allocator has yet to hear.
 
-    `occupancy`: that of the ledger's leases and these cells, if it is known; it is changed with them. `seen`: the
-    leases as an allocator sees them, the same object until they change.
+    `occupancy`: that of the ledger's leases and these cells, if it is known; it is changed with them. `last_seen`: the
+    leases as an allocator saw them last.
     """
 
     def __init__(
@@ -65,16 +74,22 @@ class Book:
         ledger: Ledger,
         cells: Cells,
         occupancy: Occupancy | None = None,
-        seen: LeasesSeen | None = None,
+        last_seen: LeasesSeen | None = None,
     ) -> None:
         self.pool, self._counter = pool, ledger.counter
         self._before = ledger.leases
         self._is_copied = False
         self.leases: Mapping[str, Entry] = ledger.leases
         self.occupancy = Occupancy(cells, ledger.leases) if occupancy is None else occupancy
-        self.seen = LeasesSeen(ledger.leases) if seen is None else seen
+        self.last_seen = LeasesSeen(ledger.leases) if last_seen is None else last_seen
         self.commands: list[Command] = []
         self.happened: list[What] = []
+
+    def seen(self) -> LeasesSeen:
+        """The leases as an allocator sees them: the same object until they change."""
+        if self.last_seen.outdated:
+            self.last_seen = LeasesSeen(self.leases, self.last_seen)
+        return self.last_seen
 
     def new_id(self) -> str:
         """A new id of a lease or a command."""
@@ -96,7 +111,7 @@ class Book:
                 self.leases.pop(key, None)
             else:
                 self.leases[key] = entry
-        self.seen = LeasesSeen(self.leases)
+        self.last_seen.outdated.update(changes.leases)
         self.occupancy.change(before, [one for one in changes.leases.values() if one is not None], self.leases)
 
     def ledger(self, known: Ledger) -> Ledger:

@@ -5,6 +5,7 @@ with its capacity, and excludes every other holding in it or around it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from yarn_plugin.decide.allocators.cells import Cells
 from yarn_plugin.decide.allocators.plan import Holding
@@ -65,18 +66,32 @@ class Tally:
         """Whether a cell, or one that contains it, is held as a whole."""
         return not self.whole.keys().isdisjoint(cells.paths[cell])
 
-    def refusal(self, cells: Cells, holding: Holding) -> str | None:
-        """Why a holding does not fit beside those that are counted; None: it does."""
+    def refusal(self, cells: Cells, holding: Holding, beside: "Tally | None" = None) -> str | None:
+        """Why a holding does not fit beside those that are counted, and those counted in `beside`; None: it does."""
         cell = holding.cell
-        if self.has_whole(cells, cell):
+        if self.has_whole(cells, cell) or (beside is not None and beside.has_whole(cells, cell)):
             return "it, or a cell that contains it, is held as a whole"
-        if not holding.amounts and self.counts.get(cell):
+        if not holding.amounts and (self.counts.get(cell) or (beside is not None and beside.counts.get(cell))):
             return "something in it is held"
+        amounts = (holding.amounts or cells[cell].capacity).amounts
         for above in cells.paths[cell]:
             held, capacity = self.totals.get(above, {}), cells[above].capacity
-            for name, amount in holding.amounts or cells[cell].capacity:
-                if held.get(name, 0) + amount > capacity[name]:
-                    return f"{above} has {capacity[name]} {name}, of which {held.get(name, 0)} are held"
+            more = {} if beside is None else beside.totals.get(above, {})
+            for name, amount in amounts:
+                total = held.get(name, 0) + more.get(name, 0)
+                if total + amount > capacity[name]:
+                    return f"{above} has {capacity[name]} {name}, of which {total} are held"
+        return None
+
+    def refusal_of_all(self, cells: Cells, holdings: Sequence[Holding]) -> str | None:
+        """Why holdings do not fit, all together; None: they do."""
+        beside = Tally() if len(holdings) > 1 else None
+        for holding in holdings:
+            reason = self.refusal(cells, holding, beside)
+            if reason is not None:
+                return f"{holding.cell}: {reason}"
+            if beside is not None:
+                beside.add(cells, [holding])
         return None
 
 
@@ -114,16 +129,17 @@ class Occupancy:
 
     def change(self, before: Sequence[Entry], after: Sequence[Entry], leases: Mapping[str, Entry]) -> None:
         """Leases have changed. `before`, `after`: those that did. `leases`: all, as they are after it."""
+        before, after = self._change_states(before, after)
+        if not before and not after:
+            return
         changed = {entry.key for entry in (*before, *after)}
         replaced = {entry.leased.replaces for entry in (*before, *after)} - changed
         # Whether they count later changes with the leases that replace them.
         others = [leases[key] for key in sorted(key for key in replaced if key is not None) if key in leases]
         old = {entry.key: (entry, _has_now(entry), self._keeps(entry)) for entry in (*before, *others)}
         for entry in before:
-            self._note(entry, -1)
             self._note_replaced(entry, -1)
         for entry in after:
-            self._note(entry, 1)
             self._note_replaced(entry, 1)
         new = {entry.key: (entry, _has_now(entry), self._keeps(entry)) for entry in (*after, *others)}
         for mine, theirs, sign in ((old, new, -1), (new, old, 1)):
@@ -131,6 +147,30 @@ class Occupancy:
                 _, has_too, keeps_too = theirs.get(key, (None, None, None))
                 # What a change has left alone is the same object.
                 self._count(entry, () if has is has_too else has, () if keeps is keeps_too else keeps, sign)
+
+    def _change_states(self, before: Sequence[Entry], after: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+        """Note the changes but for tallies; returns the leases of which these change too."""
+        old, new = {entry.key: entry for entry in before}, []
+        for entry in after:
+            was = old.get(entry.key)
+            if was is None:
+                self._note(entry, 1)
+                new.append(entry)
+                continue
+            is_same = was.leased.holdings is entry.leased.holdings
+            if not is_same or _state(was) != _state(entry):
+                self._note_state(was, -1)
+                self._note_state(entry, 1)
+            if not is_same:
+                self._note_cells(was, -1)
+                self._note_cells(entry, 1)
+            if is_same and _is_counted_alike(was, entry):
+                del old[entry.key]
+            else:
+                new.append(entry)
+        for key in old.keys() - {entry.key for entry in after}:
+            self._note(old[key], -1)
+        return list(old.values()), new
 
     def moved(self, cells: Cells, leases: Mapping[str, Entry], changed: Iterable[str]) -> "Occupancy":
         """The occupancy of these leases with other cells, after leases of broken ones have ended. `changed`: the nodes
@@ -189,28 +229,26 @@ class Occupancy:
             self.replaced.pop(replaces, None)
 
     def _note(self, entry: Entry, sign: int) -> None:
-        key, leased = entry.key, entry.leased
-        change = set.add if sign > 0 else set.discard
-        if not entry.is_started:
-            change(self.waiting, key)
-        elif not entry.is_placed:
-            change(self.unplaced, key)
-        if leased.leaving:
-            change(self.leaving, key)
-        groups: list[tuple[dict, object]] = [(self.by_app, entry.app)]  # type: ignore[type-arg]
-        groups += [(self.on_cell, cell) for cell in leased.cells]
-        if leased.until is not None and leased.phase == "held":
-            groups.append((self.ends, leased.until))
-            if entry.told_end != leased.until:
-                groups.append((self.untold, leased.until))
-        for group, name in groups:
-            change(group.setdefault(name, set()), key)
-            if not group[name]:
-                del group[name]
+        self._note_state(entry, sign)
+        self._note_cells(entry, sign)
         if sign > 0:
-            self.by_id[entry.id] = key
+            self.by_id[entry.id] = entry.key
         else:
-            self.by_id.pop(entry.id, None)
+            del self.by_id[entry.id]
+        _group(self.by_app, entry.app, entry.key, sign)
+
+    def _note_state(self, entry: Entry, sign: int) -> None:
+        waits, is_to_be_seen, leaves, until, untold = _state(entry)
+        for keys, is_in in ((self.waiting, waits), (self.unplaced, is_to_be_seen), (self.leaving, leaves)):
+            if is_in:
+                (keys.add if sign > 0 else keys.discard)(entry.key)
+        for ends, end in ((self.ends, until), (self.untold, untold)):
+            if end is not None:
+                _group(ends, end, entry.key, sign)
+
+    def _note_cells(self, entry: Entry, sign: int) -> None:
+        for holding in entry.leased.holdings:
+            _group(self.on_cell, holding.cell, entry.key, sign)
 
     # Questions.
 
@@ -285,7 +323,11 @@ class Occupancy:
             if needs_room and any(gpu in self.crowded for gpu in cells.gpus_in(holding.cell)):
                 return f"{holding.cell}: its node has no room for tasks"
         passed = [] if replaced is None else _passing(replaced.leased.staying, holdings, cells)
-        return self._try(self.later, passed, holdings)
+        if not passed:
+            return self.later.refusal_of_all(cells, holdings)
+        reason, steps = self._add(self.later, passed, holdings)
+        self._undo(self.later, steps)
+        return reason
 
     def which_can_start(self, gangs: Sequence[tuple[Sequence[Entry], Mapping[str, Sequence[Holding]]]]) -> list[bool]:
         """Which of these gangs can start now, beside those before them that can: the cells of their leases are vacated,
@@ -302,11 +344,6 @@ class Occupancy:
                 self._undo(self.now, steps)
         self._undo(self.now, done)
         return found
-
-    def _try(self, tally: Tally, removed: Sequence[Holding], added: Sequence[Holding]) -> str | None:
-        reason, steps = self._add(tally, removed, added)
-        self._undo(tally, steps)
-        return reason
 
     def _add(
         self, tally: Tally, removed: Sequence[Holding], added: Sequence[Holding]
@@ -325,6 +362,31 @@ class Occupancy:
     def _undo(self, tally: Tally, done: Sequence[tuple[Holding, int]]) -> None:
         tally.add(self.cells, [holding for holding, sign in done if sign > 0], -1)
         tally.add(self.cells, [holding for holding, sign in done if sign < 0])
+
+
+def _group(groups: dict[Any, set[str]], name: object, key: str, sign: int) -> None:
+    if sign > 0:
+        groups.setdefault(name, set()).add(key)
+        return
+    group = groups[name]
+    group.discard(key)
+    if not group:
+        del groups[name]
+
+
+def _state(entry: Entry) -> tuple[bool, bool, bool, float | None, float | None]:
+    """Whether a lease waits, is to be seen in use, and has revoked cells; when it ends if it is held, and the same if
+    its allocator was not told so."""
+    leased, is_started = entry.leased, entry.leased.started_at is not None
+    until = leased.until if leased.until is not None and leased.phase == "held" else None
+    untold = None if entry.told_end == until else until
+    return not is_started, is_started and not entry.is_placed, bool(leased.leaving), until, untold
+
+
+def _is_counted_alike(was: Entry, entry: Entry) -> bool:
+    """Whether a lease of the same cells counts as before in all tallies."""
+    old, new = was.leased, entry.leased
+    return old.leaving == new.leaving and old.started_at == new.started_at and old.replaces is new.replaces is None
 
 
 def _has_now(entry: Entry) -> tuple[Holding, ...]:

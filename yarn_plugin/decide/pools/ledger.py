@@ -215,7 +215,7 @@ class _Call:
             self._in_use,
             self._is_any_unlisted,
             self._listed,
-            self.book.seen,
+            self.book.last_seen,
             self._due,
             self._questions(),
             self._is_settled(state.ledger),
@@ -236,7 +236,8 @@ class _Call:
         moved = self._find_crowded()
         if self._ledger.has_begun and (changed_claims or changed_cells or moved):
             self.book.happened.append(happenings.Changed(changed_claims, (*changed_cells, *moved)))
-        self._ledger = replace(self._ledger, has_begun=True)
+        if not self._ledger.has_begun:
+            self._ledger = replace(self._ledger, has_begun=True)
 
     def _wait_for_records(self) -> None:
         """Find out until when applications may register again: that needs a YARN which answers."""
@@ -285,7 +286,8 @@ class _Call:
             self._settings,
         )
         self.book.occupancy.crowded = frozenset(crowded)
-        self._ledger = replace(self._ledger, crowded=crowded)
+        if crowded != before:
+            self._ledger = replace(self._ledger, crowded=crowded)
         return sorted(set(crowded) ^ set(before))
 
     def _take_claims(self) -> tuple[ClaimKey, ...]:
@@ -393,7 +395,8 @@ class _Call:
         if self._ledger.asked:
             apps = {app for app, _ in self._claims}
             still = open_commands.still_open(self._ledger.asked, answered, apps, self._at)
-            self._ledger = replace(self._ledger, asked=still)
+            if len(still) < len(self._ledger.asked):
+                self._ledger = replace(self._ledger, asked=still)
 
     def _take_back(self, listed: str | None) -> None:
         for key in sorted(self.book.occupancy.unplaced) if self._settings.place_within_s else ():
@@ -490,7 +493,7 @@ class _Call:
             settings.seed,
             self._cells,
             self._claims,
-            book.seen,
+            book.seen(),
             book.occupancy,
             steering,
             settings.rules,
@@ -516,12 +519,13 @@ class _Call:
         later = {wake.key: None if wake.key in now else wake.at for wake in plan.wake}
         wakes = {**self._ledger.wakes, **later}
         self._timers += [SetTimer(WAKE + key, due) for key, due in later.items()]
+        known = self._ledger
         self._ledger = replace(
-            self._ledger,
-            asked={**self._ledger.asked, **asked},
-            problems={**self._ledger.problems, **problems},
+            known,
+            asked={**known.asked, **asked} if asked else known.asked,
+            problems={**known.problems, **problems} if problems else known.problems,
             wakes={key: due for key, due in wakes.items() if due is not None},
-            idle=self._ledger.idle if plan.idle is None else dict(plan.idle),
+            idle=known.idle if plan.idle is None else dict(plan.idle),
         )
 
     def _path(self, inside: str) -> str:
@@ -544,7 +548,8 @@ class _Call:
             self._at,
             self._settings,
         )
-        self._ledger = replace(self._ledger, excess=found)
+        if found != self._ledger.excess:
+            self._ledger = replace(self._ledger, excess=found)
         self.book.apply(Changes(commands=commands))
 
     def next_due(self) -> float | None:

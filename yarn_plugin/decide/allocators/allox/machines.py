@@ -51,8 +51,9 @@ def machines(settings: AlloxSettings, state: AlloxState, seen: Seen) -> Machines
             # One that is done is about to be vacated.
             until = state.samples.open[key].until if key in state.samples.open else seen.at
             waits[kind].append(max(until - seen.at, 1.0))
+    vcores: dict[str, int] = {}
     for gpu in seen.cells.gpus:
-        if gpu not in busy and seen.room.is_free(gpu) and _has_vcores(settings, seen, gpu):
+        if gpu not in busy and seen.room.is_free(gpu) and _take_vcores(settings, seen, gpu, vcores):
             cells[GPU_KIND].append(gpu)
             waits[GPU_KIND].append(0.0)
     for node in seen.cells.at(NODE) if settings.cpu_slot else ():
@@ -62,10 +63,17 @@ def machines(settings: AlloxSettings, state: AlloxState, seen: Seen) -> Machines
     return Machines(tuple(map(tuple, cells)), tuple(map(tuple, waits)))
 
 
-def _has_vcores(settings: AlloxSettings, seen: Seen, gpu: str) -> bool:
-    node = seen.cells.node_of(gpu)
-    needed = settings.gpu_vcores
-    return not needed or (node is not None and seen.room.left(node)[VCORES] >= needed)
+def _take_vcores(settings: AlloxSettings, seen: Seen, gpu: str, left: dict[str, int]) -> bool:
+    """Take those of a GPU's job from what is left of its node, if there are as many."""
+    node, needed = seen.cells.node_of(gpu), settings.gpu_vcores
+    if not needed or node is None:
+        return not needed
+    # By earlier rules, each GPU was looked at as if it were the only free one: jobs on two could exceed their node.
+    free = left.get(node) if seen.rules > 4 else None
+    if free is None:
+        free = seen.room.left(node)[VCORES]
+    left[node] = free - needed
+    return free >= needed
 
 
 def _free_slots(settings: AlloxSettings, seen: Seen, node: str) -> int:

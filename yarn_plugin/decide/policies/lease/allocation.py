@@ -1,8 +1,10 @@
 """The GPUs that a policy has given to jobs so far, within one decision."""
 
+from collections.abc import Callable
+
 from yarn_plugin.decide.mechanisms.gang_placement import Choice, ListedGpus, PackedGpus, combined
 from yarn_plugin.decide.policies.lease.gangs import largest_size, next_size
-from yarn_plugin.decide.policies.leasing import Assignment
+from yarn_plugin.decide.policies.leasing import AppStatus, Assignment, LeaseProblem
 from yarn_plugin.model.gpus import Job
 
 NONE: tuple[int, frozenset[str]] = (0, frozenset())
@@ -67,3 +69,19 @@ class Allocation:
     def assignments(self) -> tuple[Assignment, ...]:
         """What was given, sorted by application and job."""
         return tuple(Assignment(app, job, combined(self._given[app, job])) for app, job in sorted(self._given))
+
+
+def serve_in_turn(
+    problem: LeaseProblem,
+    app_rank: Callable[[AppStatus], float] = lambda app: 0.0,
+    job_rank: Callable[[Job], float] = lambda job: 0.0,
+) -> tuple[Assignment, ...]:
+    """Give each application what it can use, the one with the smallest rank first, and so each of its jobs. GPUs are
+    given as listed. Ties: the earlier arrival, then the name."""
+    allocation = Allocation(ListedGpus(problem.machines))
+    for app in sorted(problem.apps, key=lambda one: (app_rank(one), one.arrived_at, one.app)):
+        if allocation.is_empty:
+            break
+        for job in sorted(app.jobs, key=lambda one: (job_rank(one), one.id)):
+            allocation.fill(app.app, job)
+    return allocation.assignments()

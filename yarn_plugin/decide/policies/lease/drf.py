@@ -4,17 +4,10 @@ Progressive filling: the application with the fewest GPUs gets the next step tha
 regard for placement: the GPUs are then given as listed, in order of arrival.
 """
 
-from yarn_plugin.decide.mechanisms.gang_placement import ListedGpus
-from yarn_plugin.decide.policies.lease.allocation import Allocation
-from yarn_plugin.decide.policies.lease.filling import fill
+from yarn_plugin.decide.policies.lease.filling import divide
 from yarn_plugin.decide.policies.leasing import Assignment, LeaseProblem
 
 
 def allocate(problem: LeaseProblem) -> tuple[Assignment, ...]:
     """Give free GPUs so that the smallest dominant shares are as large as possible."""
-    allocation = Allocation(ListedGpus(problem.machines))
-    granted = fill(problem.apps, allocation.free, lambda app: 1.0)
-    for app in sorted(problem.apps, key=lambda one: (one.arrived_at, one.app)):
-        for job in sorted(app.jobs, key=lambda one: one.id):
-            allocation.give(app.app, job, granted.get((app.app, job.id), 0))
-    return allocation.assignments()
+    return divide(problem, lambda app: 1.0)

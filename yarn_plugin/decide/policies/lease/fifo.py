@@ -5,17 +5,10 @@ their names. A job that does not fit is passed over, since its application may h
 placement: GPUs are given as listed.
 """
 
-from yarn_plugin.decide.mechanisms.gang_placement import ListedGpus
-from yarn_plugin.decide.policies.lease.allocation import Allocation
+from yarn_plugin.decide.policies.lease.allocation import serve_in_turn
 from yarn_plugin.decide.policies.leasing import Assignment, LeaseProblem
 
 
 def allocate(problem: LeaseProblem) -> tuple[Assignment, ...]:
     """Give free GPUs in order of arrival."""
-    allocation = Allocation(ListedGpus(problem.machines))
-    for app in sorted(problem.apps, key=lambda one: (one.arrived_at, one.app)):
-        if allocation.is_empty:
-            break
-        for job in sorted(app.jobs, key=lambda one: one.id):
-            allocation.fill(app.app, job)
-    return allocation.assignments()
+    return serve_in_turn(problem)

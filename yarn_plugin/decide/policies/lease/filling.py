@@ -3,12 +3,24 @@
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
+from yarn_plugin.decide.mechanisms.gang_placement import ListedGpus
+from yarn_plugin.decide.policies.lease.allocation import Allocation
 from yarn_plugin.decide.policies.lease.gangs import next_size
-from yarn_plugin.decide.policies.leasing import AppStatus
+from yarn_plugin.decide.policies.leasing import AppStatus, Assignment, LeaseProblem
 from yarn_plugin.model.gpus import Job
 
 Granted = dict[tuple[str, str], int]
 """How many GPUs a job (application, id) gets in addition to those that it holds."""
+
+
+def divide(problem: LeaseProblem, weight: Callable[[AppStatus], float]) -> tuple[Assignment, ...]:
+    """Fill progressively by weight; the GPUs are then given as listed, in order of arrival."""
+    allocation = Allocation(ListedGpus(problem.machines))
+    granted = fill(problem.apps, allocation.free, weight)
+    for app in sorted(problem.apps, key=lambda one: (one.arrived_at, one.app)):
+        for job in sorted(app.jobs, key=lambda one: one.id):
+            allocation.give(app.app, job, granted.get((app.app, job.id), 0))
+    return allocation.assignments()
 
 
 def fill(apps: Sequence[AppStatus], free: int, weight: Callable[[AppStatus], float]) -> Granted:

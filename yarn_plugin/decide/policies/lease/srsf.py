@@ -5,21 +5,14 @@ the next. Within an application, the job with the least remaining service comes 
 the name. No regard for placement: GPUs are given one after another, as listed.
 """
 
-from yarn_plugin.decide.mechanisms.gang_placement import ListedGpus
-from yarn_plugin.decide.policies.lease.allocation import Allocation
+from yarn_plugin.decide.policies.lease.allocation import serve_in_turn
 from yarn_plugin.decide.policies.leasing import AppStatus, Assignment, LeaseProblem
 from yarn_plugin.model.gpus import Job
 
 
 def allocate(problem: LeaseProblem) -> tuple[Assignment, ...]:
     """Give free GPUs by shortest remaining service."""
-    allocation = Allocation(ListedGpus(problem.machines))
-    for app in sorted(problem.apps, key=lambda one: (_remaining_gpu_s(one), one.arrived_at, one.app)):
-        if allocation.is_empty:
-            break
-        for job in sorted(app.jobs, key=lambda one: (_service_s(one), one.id)):
-            allocation.fill(app.app, job)
-    return allocation.assignments()
+    return serve_in_turn(problem, _remaining_gpu_s, _service_s)
 
 
 def _remaining_gpu_s(app: AppStatus) -> float:

@@ -6,21 +6,14 @@ nothing. Ties: the earlier arrival, then the name. Taken from the thesis' descri
 Tiresias itself, no weights, and no regard for placement: GPUs are given as listed.
 """
 
-from yarn_plugin.decide.mechanisms.gang_placement import ListedGpus
-from yarn_plugin.decide.policies.lease.allocation import Allocation
+from yarn_plugin.decide.policies.lease.allocation import serve_in_turn
 from yarn_plugin.decide.policies.leasing import AppStatus, Assignment, LeaseProblem
 from yarn_plugin.model.gpus import Job
 
 
 def allocate(problem: LeaseProblem) -> tuple[Assignment, ...]:
     """Give free GPUs by least attained service."""
-    allocation = Allocation(ListedGpus(problem.machines))
-    for app in sorted(problem.apps, key=lambda one: (_service_us(one), one.arrived_at, one.app)):
-        if allocation.is_empty:
-            break
-        for job in sorted(app.jobs, key=lambda one: (_service_us(one), one.id)):
-            allocation.fill(app.app, job)
-    return allocation.assignments()
+    return serve_in_turn(problem, _service_us, _service_us)
 
 
 def _service_us(one: AppStatus | Job) -> int:

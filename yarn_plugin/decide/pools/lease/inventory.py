@@ -60,7 +60,8 @@ class Inventory:
         """A machine of the layout with these of its slots."""
         if len(slots) == len(machine.slots):
             return machine
-        return replace(machine, slots=tuple([slot for slot in machine.slots if slot.id in slots]))
+        some = tuple([slot for slot in machine.slots if slot.id in slots])
+        return Machine(machine.id, machine.rack, some, machine.model, machine.host)
 
     def _shown(self, shown: Set[str], counts: Mapping[str, int]) -> tuple[Machine, ...]:
         names = {self.machine_of[slot] for slot in shown}
