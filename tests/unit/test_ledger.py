@@ -697,7 +697,9 @@ def test_a_revocation_is_cancelled_also_where_others_have_no_room():
     world.take(NodeUseChanged((("n1:8041", Resources.of({VCORES: 32})),)), 0.01)
     assert "n1/1" in crowded(world)
     assert kinds(world.plan(keep=(Keep("k", None),))) == ["CancelRevoke", "Renew"]
+    world.say(world.a, Wants(0))
     assert world.leases() == {world.a: ["n1/1"]}
+    assert "n1/1" not in crowded(world)
 
 
 # Questions, problems, times; restarts.

@@ -276,10 +276,11 @@ class Occupancy:
 
     def is_free(self, gpu: str) -> bool:
         """Whether nothing is leased of a usable GPU, nor a cell that contains it."""
-        cells = self.cells
-        if gpu in cells.broken or self.lacks_room(gpu):
-            return False
-        return not self.later.counts.get(gpu) and not self.later.has_whole(cells, gpu)
+        return not (gpu in self.cells.broken or self.lacks_room(gpu) or self.is_kept(gpu))
+
+    def is_kept(self, gpu: str) -> bool:
+        """Whether a lease keeps something of a GPU, or waits for it."""
+        return bool(self.later.counts.get(gpu)) or self.later.has_whole(self.cells, gpu)
 
     def lacks_room(self, gpu: str) -> bool:
         """Whether nothing can be leased of a GPU that nobody leases, as other containers use its node."""

@@ -48,7 +48,7 @@ def crowded(
     found: list[str] = []
     for node in {*room, *beyond}:
         gpus = [gpu for gpu in cells.gpus_in(node) if gpu not in cells.broken]
-        free = [gpu for gpu in gpus if gpu in occupancy.crowded or occupancy.is_free(gpu)]
+        free = [gpu for gpu in gpus if not occupancy.is_kept(gpu)]
         # Leased GPUs come first: their tasks run, or are about to start and need room too.
         leased = len(gpus) - len(free)
         others = beyond.get(node, 0) + (strangers[node].gpus if node in strangers else 0)

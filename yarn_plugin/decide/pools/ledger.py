@@ -272,7 +272,7 @@ class _Call:
 
     def _find_crowded(self) -> list[str]:
         """Note which free GPUs cannot be leased now; returns those for which that has changed."""
-        before, self.book.occupancy.crowded = self._ledger.crowded, frozenset(self._ledger.crowded)
+        before = self._ledger.crowded
         beyond = room.beyond_leases(self._in_use, self.book.occupancy.gpus_on) if self._settings.rules > 3 else {}
         # Until YARN is read, this arbiter knows no containers of applications that another one has admitted.
         is_unread = self._settings.rules > 4 and self._ledger.records_due and self._ledger.records_until is None
