@@ -45,6 +45,9 @@ OPTIONS = [
     "--rerun-show-tracebacks",
 ]
 
+SPARING = {"OPENBLAS_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
+"""Threads for matrices, and a search of all packages for plugins: each takes up to a tenth of a process's start."""
+
 NO_TESTS = 5
 """pytest's exit code when it has found no tests."""
 
@@ -62,7 +65,7 @@ def main() -> int:
     mark = uuid.uuid4().hex
     # In separate processes, so that any process with the mark that still runs afterwards was left by the tests.
     pytest = [sys.executable, "-m", "pytest", *OPTIONS, *([] if options.all else ["-m", "not matrix"])]
-    environment = {**os.environ, MARK: mark}
+    environment = {**os.environ, **SPARING, MARK: mark}
     # Hundreds of processes import the same modules: without stored bytecode each would compile them.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if any(Path(one.partition("::")[0]).exists() for one in rest):

@@ -68,6 +68,12 @@ class Manager:
         self.conf = {name: value for name, value in self.conf.items() if value}
 
 
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    """Weights may be written again without a wait of a second."""
+    monkeypatch.setattr(actor_module, "WRITE_INTERVAL", 0.02)
+
+
 @pytest.fixture
 def manager():
     return Manager()
