@@ -10,6 +10,7 @@ from yarn_plugin.decide.events import (
     AppsChanged,
     ContainersListed,
     Deregistered,
+    Looked,
     ManagerReached,
     NodesChanged,
     Registered,
@@ -47,6 +48,7 @@ class LedgerWorld:
         world = LedgerWorld(stage)
         world.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
         world.take(NodesChanged(nodes, ()))
+        world.take(Looked())
         return world
 
     def take(self, event, after=0.0):

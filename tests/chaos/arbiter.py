@@ -26,6 +26,7 @@ from yarn_plugin.decide.events import (
     ContainersListed,
     ContainersSignalled,
     Deregistered,
+    EpochBegan,
     LeavesSeen,
     LeavesUnread,
     Looked,
@@ -60,14 +61,15 @@ AWAY = "ResourceManager http://rm: no connection"
 
 
 class ArbiterProcess(Loop):
-    """`wanted`: it is started again when it ends. `pools`: as configured. `checks`: of what its pool decides."""
+    """`wanted`: it is started again when it ends. `pools`: as configured. `checks`: of what its pool decides. `epoch`:
+    how often it has lost its journal, which is stored beside it."""
 
     checks = checks.Ledger
 
     def __init__(self, world, name, disk, pools):
         super().__init__(world, name, disk)
         self.pools, self.wanted, self.url = pools, False, f"http://{name}:8000"
-        self.acknowledged = self.published = self.round_at_restart = 0
+        self.acknowledged = self.published = self.round_at_restart = self.epoch = 0
         self.crashed_granting = self.serving = self.superseded = False
         self._channels = []
         self.ledger = self.checks(self)
@@ -104,6 +106,14 @@ class ArbiterProcess(Loop):
             channel.close()
         super().ended()
         self.world.at(self.world.now + self.world.draws("restart").uniform(0.5, 12.0), lambda at: self.start())
+
+    def lose_journal(self):
+        """The process ends, and the next one begins with nothing."""
+        self.kill()
+        self.disk.lose_all()
+        self.acknowledged = self.published = 0
+        self.live = (0, None)
+        self.epoch += 1
 
     def _give_up(self):
         self.world.note(self, "exits", "")
@@ -151,6 +161,8 @@ class ArbiterProcess(Loop):
         self.later(draws.uniform(0.01, 0.1), read)
 
     def _serve(self):
+        if self.epoch > self.intake.state.epoch:
+            self.post(EpochBegan(self.epoch))
         self.post(Configured(self.pools, RECONCILE_S), self._configured)
 
     def _answers(self, other):
@@ -336,14 +348,17 @@ class ArbiterProcess(Loop):
         self.post(event, decided)
 
     def _register(self, request_id, user, yarn_app, demand, reply):
+        event = Registered(request_id, yarn_app, user, self.pools[0].name, 1.0, demand, None, yarn_app, (user,))
+        self._register_as(event, reply)
+
+    def _register_as(self, event, reply):
         def found():
             known = self.intake.state.registered.values()
-            return next((one.id for one in known if one.request_id == request_id), None)
+            return next((one.id for one in known if one.request_id == event.request_id), None)
 
-        if yarn_app not in self.intake.state.cluster.apps:
+        if event.yarn_app not in self.intake.state.cluster.apps:
             reply(None)
             return
-        event = Registered(request_id, yarn_app, user, self.pools[0].name, 1.0, demand, None, yarn_app, (user,))
         self._decide(event, reply, found)
 
     def _deregister(self, app, reply):

@@ -17,11 +17,15 @@ from tests.chaos.faults import KINDS, Armed, Faults
 from tests.chaos.process import Process
 from tests.chaos.world import World
 from tests.small_cells import HOSTS, spec
+from yarn_plugin.api import recovery
+from yarn_plugin.api.records import Record, Recover
+from yarn_plugin.api.refusals import Refused
 from yarn_plugin.decide.allocators.buddy_cells import BuddyCellsSettings
-from yarn_plugin.decide.events import AppSaid, JobsDeclared
+from yarn_plugin.decide.commands import Admit
+from yarn_plugin.decide.events import AppSaid, Configured, JobsDeclared, Registered
 from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.mechanisms.buddy_cells.invariants import validate
-from yarn_plugin.decide.pools.commands import Revoke
+from yarn_plugin.decide.pools.commands import Grant, Refuse, Revoke
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import Evicted
 from yarn_plugin.model.cluster import Node
@@ -30,10 +34,18 @@ from yarn_plugin.model.share import Gang, Job, Pods, Pool
 
 POOL = "cells"
 BEAT_S, DECLARE_S = 0.5, 4.0
+RECORDS_S, LISTED_S = 15.0, 4.0
 GUARANTEED, OPPORTUNISTIC = 5, -1
 QUOTAS = {"prod": {"rack": 1}, "research": {"node": 2}}
 
-RARE = ("guaranteed gang waits for its victims", "restart while evicting", "victim evicted", "gang starts on two nodes")
+RARE = (
+    "guaranteed gang waits for its victims",
+    "restart while evicting",
+    "victim evicted",
+    "gang starts on two nodes",
+    "lease goes on after the journal was lost",
+    "record refused after the journal was lost",
+)
 
 
 def ledger_of(state):
@@ -54,7 +66,7 @@ class CellsChecks:
     """What must hold of cells after every decision, and of what runs, every second."""
 
     def __init__(self, process):
-        self.process, self.foreign_s, self.owed_s = process, 0.0, Counter()
+        self.process, self.foreign_s, self.owed_s, self.began_at = process, 0.0, Counter(), 0.0
 
     def process_began(self, state, at):
         self.foreign_s, self.owed_s = 0.0, Counter()
@@ -75,11 +87,39 @@ class CellsChecks:
         require(both <= leaving, f"{both - leaving} are promised while their leases go on")
         if world.is_sampled():
             validate(ledger_of(state).allocated.cells.cluster)
+        if getattr(decided.event, "leases", None) and any(isinstance(one, Admit) for one in decided.commands):
+            self._check_recorded(state, decided)
+        self._check_granted(state, decided)
         was = {one.id: one for one in entries_of(before)}
         for message in messages(decided, Revoke):
             if isinstance(message.cause, Evicted) and message.lease in was:
                 world.sometimes(True, "victim evicted")
                 self._check_evicted(was[message.lease], message.cause, state)
+
+    def _check_recorded(self, state, decided):
+        """Of what an application has records of, all is leased or refused."""
+        recorded = {gpu for one in decided.event.leases for gpu in one.gpus}
+        app = next(app for app, name in state.yarn_apps.items() if name == decided.event.yarn_app)
+        leased = {gpu for one in entries_of(state) if one.app == app for gpu in one.gpus} & recorded
+        refused = {gpu for one in messages(decided, Refuse) for gpu in one.cause.gpus}
+        require(leased | refused == recorded, f"{recorded} are recorded, {leased | refused} are told")
+        self.process.world.sometimes(leased, "lease goes on after the journal was lost")
+        self.process.world.sometimes(refused, "record refused after the journal was lost")
+
+    def _check_granted(self, state, decided):
+        """While applications are expected to register again, nobody else is leased what they run on. What was promised
+        before this process began is not looked at."""
+        if isinstance(decided.event, Configured):
+            self.began_at = decided.at
+        if not ledger_of(state).ledger.records_due:
+            return
+        world, names = self.process.world, set(state.yarn_apps.values())
+        granted = {lease.id for grant in messages(decided, Grant) for lease in grant.leases}
+        new = [one for one in entries_of(state) if one.id in granted and one.leased.placed_at >= self.began_at]
+        granted = {gpu for one in new for gpu in one.gpus}
+        for one in world.yarn.running():
+            is_unknown = one.app not in names and one.since <= world.now - LISTED_S
+            require(not (is_unknown and granted & set(one.cells)), f"{one.id} runs on what is leased")
 
     def _check_evicted(self, entry, cause, state):
         """Guaranteed work makes room only for higher priorities of its own virtual cluster."""
@@ -103,7 +143,7 @@ class CellsChecks:
             return
         self.foreign_s = 0.0
         settings = world.settings
-        allowed_s = 2 * settings.grace_s + settings.place_within_s + process.reconcile_s + SLACK_S
+        allowed_s = 2 * settings.grace_s + settings.place_within_s + process.reconcile_s + RECORDS_S + SLACK_S
         self._check_use(state, passed, allowed_s)
         self._check_guarantee(state, passed, allowed_s)
 
@@ -140,6 +180,17 @@ class CellsArbiter(arbiter.ArbiterProcess):
     def _declare(self, app, jobs, reply):
         self._said(app, JobsDeclared(app, jobs), reply)
 
+    def _recover(self, request, user, jobs, reply):
+        state, yarn_app = self.intake.state, request.yarn_app
+        event = Registered(request.request_id, yarn_app, user, POOL, 1.0, None, None, yarn_app, (user,))
+        try:
+            recovery.caller_for(state, recovery.token_of(user, yarn_app), yarn_app)
+            event = recovery.with_records(event, request, jobs, self.pools[0], state, self.wall_offset())
+        except Refused:
+            reply(None)
+            return
+        self._register_as(event, reply)
+
     def _say(self, app, message, reply):
         self._said(app, AppSaid(app, message), reply)
 
@@ -174,12 +225,14 @@ class GangMaster(Process):
         self.is_guaranteed = works[0].priority == GUARANTEED
         self.armed, self.loses_power, self.is_over = [], False, False
         self.submissions, self.application, self.arbiter, self.registered_as = 0, "", None, ""
+        self.leases, self.jobs, self.hosts, self.leaving = {}, {}, {}, {}
+        self.has_recovered = False
 
     # The submission, by a user who repeats what fails.
 
     def submit(self, to):
         self.submissions += 1
-        self.arbiter, self.registered_as = to, ""
+        self.arbiter, self.registered_as, self.leases = to, "", {}
         self.application = f"application_{self.submissions}_{self.name.removeprefix('gangs-'):0>4}"
         self.world.yarn.submit(self.application, self.tenant)
         self.world.note(self, "submits", f"{self.application} to {to.name}")
@@ -230,8 +283,7 @@ class GangMaster(Process):
         if app is None or app.is_waiting or not self.registered_as or self.alive:
             return
         self.begin()
-        self.leases, self.jobs, self.hosts, self.leaving, self.wanted = {}, {}, {}, {}, {}
-        self.requests, self.position, self.is_known = 0, None, False
+        self.wanted, self.requests, self.position, self.is_known = {}, 0, None, False
         self.running = {one.cells[0]: one.id for one in app.containers.values() if one.cells}
         self.later(0.1, self._follow)
         self.later(0.1, self._declare)
@@ -252,11 +304,30 @@ class GangMaster(Process):
         def arrive():
             if to is self.arbiter and self.world.network.reaches(self.name, to.name) and to.alive:
                 channel = to.connect(self, self._hear, again)
-                to.deliver(lambda: to.follow(channel, self.registered_as, self.position, again))
+                to.deliver(lambda: to.follow(channel, self.registered_as, self.position, self._recover))
             else:
                 again()
 
         self.later(self.world.network.latency(), arrive)
+
+    def _recover(self):
+        """Register again, with records of the leases that it runs on: the arbiter has lost its journal."""
+        yarn_app, in_use = self.application, self.running.keys() - self.leaving.keys()
+        records = [
+            Record(id=lease, gpus=sorted(cells & in_use), job=self.jobs[lease])
+            for lease, cells in self.leases.items()
+            if cells & in_use
+        ]
+        request = Recover(name=yarn_app, request_id=f"request-{yarn_app}", yarn_app=yarn_app, leases=records)
+        again = partial(self.later, 1.0, self._follow)
+
+        def recovered(name):
+            if name:
+                self.registered_as, self.position, self.is_known = name, None, False
+                self.has_recovered = True
+            again()
+
+        self._call("recover", (request, self.tenant, self._declared()), recovered, again)
 
     def _hear(self, data):
         fields = dict(line.split(": ", 1) for line in data.decode().strip().splitlines())
@@ -275,6 +346,8 @@ class GangMaster(Process):
                 for lease in said["leases"]:
                     self._hold(lease)
                     self._vacate(lease["id"], lease.get("revoked", ()))
+                if self.has_recovered:
+                    self._begin_anew()
             case "revoke":
                 self._vacate(said["lease"], said.get("cells") or self.leases.get(said["lease"], ()))
             case "cancel_revoke":
@@ -285,6 +358,14 @@ class GangMaster(Process):
                 for cell in set(said.get("cells") or held):
                     held.discard(cell)
                     self.leaving.pop(cell, None)
+
+    def _begin_anew(self):
+        """Give back the leases of gangs that have lost pods: those that did not run yet when the journal was lost."""
+        for work in self.works:
+            mine = [lease for lease in self.leases if self.jobs[lease] == work.name]
+            if sum(len(self.leases[lease]) for lease in mine) < sum(work.sizes):
+                for lease in mine:
+                    self._vacate(lease, self.leases[lease])
 
     def _hold(self, lease):
         self.leases[lease["id"]] = {one["cell"] for one in lease["holdings"]}
@@ -356,8 +437,11 @@ class GangMaster(Process):
                     self._declare_now()
 
     def _declare_now(self):
+        self._call("declare", (self.registered_as, self._declared()))
+
+    def _declared(self):
         now = self.works[:1] if self.is_guaranteed else self.works
-        self._call("declare", (self.registered_as, tuple(one.job(self.tenant) for one in now)))
+        return tuple(one.job(self.tenant) for one in now)
 
     def _leave(self):
         self.is_over = True
@@ -400,10 +484,17 @@ class CellsFaults(Faults):
         draws, names = self.draws, sorted(set(self.NAMES))
         for name in draws.sample(names, 6) + [draws.choice(self.NAMES) for _ in range(draws.randint(6, 10))]:
             self.world.at(draws.uniform(8.0, until), partial(self._strike, name))
+        if draws.random() < 0.6:
+            self.world.at(draws.uniform(8.0, until), partial(self._strike, "lose_journal"))
 
     def _strike(self, name, at):
         if name in KINDS:
             self._begin(name)
+        elif name == "lose_journal":
+            owner = self.world.owner()
+            if not self.world.is_quiet and owner is not None and owner.alive:
+                self.happened("journal lost", owner)
+                owner.lose_journal()
         elif not self.world.is_quiet and (process := self.search()) is not None:
             self.happened("kill master", process)
             process.kill()
@@ -426,7 +517,9 @@ class CellsWorld(World):
     def _pool_and_nodes(self, draws):
         cells = BuddyCellsSettings(spec(**QUOTAS), promotes=draws.random() < 0.5, retry_s=5.0)
         grace_s, place_within_s = draws.choice((4.0, 8.0)), draws.choice((8.0, 12.0))
-        settings = LedgerSettings("cells", cells, grace_s=grace_s, place_within_s=place_within_s, rules=RULES)
+        settings = LedgerSettings(
+            "cells", cells, grace_s=grace_s, place_within_s=place_within_s, records_s=RECORDS_S, rules=RULES
+        )
         amounts = Resources.of({MEMORY: 65536, VCORES: 32, GPU: 4})
         nodes = [Node(f"{host}:8041", f"/r{place // 2}", amounts) for place, host in enumerate(HOSTS)]
         return Pool(POOL, QUEUE, (GPU,), controller="ledger", parameters=settings), nodes

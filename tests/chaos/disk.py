@@ -31,6 +31,11 @@ class Disk:
             self.replay.take_all(map(_record, self.lines))
         return is_cut
 
+    def lose_all(self):
+        """Begin an empty journal."""
+        self.lines, self.synced = [], 0
+        self.replay = self._make_replay() if self._make_replay is not None else None
+
     def follow(self, lines):
         """Replay what was written."""
         if self.replay is None:

@@ -130,6 +130,7 @@ class LedgerChecks:
         self.ids, self.asked, self.problems, self.wakes, self.idle = set(), {}, {}, {}, {}
         self.claims, self.told_ends, self.beyond, self.placing = (), {}, {}, {}
         self.last, self.nodes = 0.0, {}
+        self.strangers, self.surplus = Counter(), Counter()
         self.records_due, self.records_until = world.settings.records_s > 0, None
 
     def take(self, view, at, what, before, after, out, heard, occupancy):
@@ -149,6 +150,7 @@ class LedgerChecks:
         if self.records_until is not None and at >= self.records_until:
             self.records_due = False
         self._check_signals(call)
+        self._count_strangers(call)
         self._check_crowded(call)
         self._check_records(call)
         self._hear(call)
@@ -754,11 +756,33 @@ class LedgerChecks:
             for app in {one.app for one in call.view.use}:
                 leased = leased_on(self.cells, left, app)[node]
                 beyond += max(call.used(app)[node] - leased, 0)
-            is_known = not unlisted and (not beyond or not self.records_due)
-            may = max(room - (len(gpus) - len(free)) - beyond, 0) if is_known else 0
+            is_unread = self.records_due and self.records_until is None
+            is_known = not (unlisted or is_unread) and (not beyond or not self.records_due)
+            others = beyond + self.strangers[node]
+            may = max(room - (len(gpus) - len(free)) - others, 0) if is_known else 0
             found += free[may:]
         require(tuple(sorted(found)) == call.ledger.crowded, f"{call.ledger.crowded} have no room, not {sorted(found)}")
         self.world.sometimes(found, "no room")
+
+    def _count_strangers(self, call):
+        """How many GPUs of each node applications outside the pool use: within what is certain, as many as before."""
+        if not self.world.settings.has_task_size:
+            return
+        left, before, surplus, used = self._left(call), self.strangers, self.surplus, Counter()
+        self.strangers, self.surplus = Counter(), Counter()
+        apps = {*(one.app for one in call.view.use), *(one.claim[0] for one in left)}
+        held = {one.app: one.held[GPU] for one in call.view.claims}
+        for name, amounts in call.view.node_used.items():
+            used[cell_of_node(self.cells.topology, name)] = amounts[GPU]
+        for node, gpus in used.items():
+            listed = {app: (call.used(app) or Counter())[node] for app in apps}
+            is_complete = {app for app in apps if (call.used(app) or Counter()).total() == held.get(app)}
+            may_be_theirs = sum(max(listed[app], leased_on(self.cells, left, app)[node]) for app in apps)
+            self.surplus[node] = max(gpus - may_be_theirs, 0)
+            least = min(self.surplus[node], surplus[node])
+            most = max(gpus - sum(listed[app] for app in is_complete), 0)
+            self.strangers[node] = min(max(before[node], least), most)
+        self.world.sometimes(self.strangers.total(), "GPUs of strangers")
 
     def _left(self, call):
         """The leases of before without what broke and whose claims are gone."""

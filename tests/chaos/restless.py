@@ -62,6 +62,7 @@ RARE = (
     "unplaced beside others",
     "container signalled",
     "no room",
+    "GPUs of strangers",
     "broken cell in a gang that waits",
     "whole node leased",
     "shared GPU",
@@ -179,7 +180,7 @@ class _Draft:
             is_still = self.draws.random() < 0.3
             if one.leaving and not is_still:
                 held = later(self.seen.cells, list(self.leases.values()))
-                if self._is_crowded(one.revoked) or not held.fits(list(one.revoked)):
+                if not held.fits(list(one.revoked)):
                     is_still = True
                 else:
                     self.leases[key] = replace(one, leaving=(), by=None)

@@ -16,11 +16,14 @@ from yarn_plugin.decide.allocators.job_rounds import JobRoundsSettings
 from yarn_plugin.decide.commands import SignalContainers
 from yarn_plugin.decide.events import (
     AppsChanged,
+    Configured,
     ContainersListed,
     JobsDeclared,
+    Looked,
     ManagerLost,
     ManagerReached,
     Registered,
+    Superseded,
 )
 from yarn_plugin.decide.pools.commands import Grant, Refuse
 from yarn_plugin.model.cluster import Capabilities, YarnApp
@@ -194,12 +197,27 @@ def test_their_time_begins_when_yarn_answers():
     world.take(ManagerLost("no answer"))
     world.wait(100.0)
     world.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
+    world.take(Looked())
     world.runs(n0=[2])
     other = world.arrive("other", {GPU: 1})
     world.wait(50.0)
     assert world.leases() == {}
     old = world.registers(LeaseRecord("gpu#1", gpus("n0", 0, 1)), demand=2)
     assert world.leases() == {old: list(gpus("n0", 0, 1)), other: list(gpus("n0", 2))}
+
+
+def test_an_arbiter_that_controls_a_pool_again_leases_nothing_before_it_has_polled_yarn():
+    """Meanwhile another arbiter may have leased GPUs to applications that this one has not seen yet."""
+    world = World.begin(nodes=("n0",))
+    app = world.arrive("other", {GPU: 1})
+    assert world.leases() == {app: list(gpus("n0", 0))}
+    world.take(Superseded("http://another"))
+    world.take(Configured(world.stage.intake.state.pools))
+    assert world.leases() == {}
+    world.runs(n0=[2])
+    world.take(Looked())
+    world.wait(50.0)
+    assert world.leases() == {}
 
 
 def test_records_are_refused_while_the_master_of_their_application_starts_again():

@@ -37,7 +37,14 @@ from yarn_plugin.decide.allocators.plan import (
     Withdraw,
 )
 from yarn_plugin.decide.commands import ListContainers, SignalContainers
-from yarn_plugin.decide.events import Configured, ContainersListed, NodesChanged, NodeUseChanged, Superseded
+from yarn_plugin.decide.events import (
+    AppsChanged,
+    Configured,
+    ContainersListed,
+    NodesChanged,
+    NodeUseChanged,
+    Superseded,
+)
 from yarn_plugin.decide.leases.settings import RULES, LedgerSettings
 from yarn_plugin.decide.pools import commands
 from yarn_plugin.decide.pools.commands import CancelRevoke, Downgrade, Grant, LeaseEnded, Renew, Revoke
@@ -609,6 +616,90 @@ def test_cells_without_room_for_tasks_are_not_leased():
         world.say(world.a, Wants(0))
     world.take(NodeUseChanged((("n1:8041", Resources.of({VCORES: 4})),)), 0.01)
     assert world.hear()[-1] == Changed((), ("n1/1",))
+
+
+def use(world, gpus, node="n1"):
+    """YARN reports that so many GPUs of a node are used; whoever uses them has been counted when this returns."""
+    world.take(NodeUseChanged(((f"{node}:8041", Resources.of({VCORES: gpus, GPU: gpus})),)), 0.01)
+    world.say(world.a, Wants(0))
+
+
+def crowded(world):
+    return world.state.ledger.crowded
+
+
+def test_gpus_that_applications_of_other_pools_use_are_not_leased():
+    world = World.start(task_vcores=1)
+    use(world, 1)
+    assert crowded(world) == ("n1/1",)
+    world.place("k", world.a, "n1/0")
+    world.say(world.a, Wants(0))
+    assert crowded(world) == ("n1/1",), "the lease has no task yet that could be what is used"
+    world.run(world.a, n1=(1,))
+    use(world, 2)
+    assert crowded(world) == ("n1/1",)
+    use(world, 1)
+    assert crowded(world) == (), "all that is used is listed as the application's"
+
+
+def test_a_task_is_no_strangers_until_it_is_listed():
+    world = World.start(task_vcores=1)
+    world.place("k", world.a, "n1/0")
+    use(world, 1)
+    assert crowded(world) == ()
+    use(world, 2)
+    assert crowded(world) == ("n1/1",), "more is used than is leased"
+
+
+def test_strangers_are_not_hidden_by_a_task_that_ends():
+    world = World.start(task_vcores=1)
+    world.place("k", world.a, "n1/0")
+    world.run(world.a, n1=(1,))
+    use(world, 2)
+    world.master(world.a)
+    use(world, 1)
+    assert crowded(world) == ("n1/1",), "the list of the ended task's application is out of date"
+    world.run(world.a)
+    use(world, 1)
+    assert crowded(world) == ("n1/1",)
+
+
+def test_gpus_of_other_pools_on_which_nothing_could_be_placed_are_not_leased_again():
+    """They got in use while the lease began, so that what was used looked like its task."""
+    world = World.start(task_vcores=1, place_within_s=10.0)
+    world.place("k", world.a, "n1/0", "n1/1")
+    world.run(world.a, n1=(1,))
+    use(world, 2)
+    world.wait(10.0)
+    world.run(world.a, n1=(1,))
+    world.wait(31.0)
+    for app in (world.a, world.b):
+        world.say(app, Wants(0))
+    assert (world.leases(), crowded(world)) == ({world.a: ["n1/0"]}, ("n1/1",))
+
+
+def test_the_node_of_an_application_that_has_ended_is_known_to_be_idle_a_little_later():
+    world = World.start(task_vcores=1)
+    world.place("k", world.a, "n1/0")
+    world.run(world.a, n1=(1,))
+    use(world, 1)
+    world.hear()
+    world.take(AppsChanged((), (world.stage.intake.state.yarn_apps[world.a],)), 0.01)
+    assert world.leases() == {}
+    world.take(NodeUseChanged((("n1:8041", Resources()),)), 0.01)
+    assert [one for one in world.hear() if isinstance(one, Changed) and one.cells] == []
+
+
+def test_a_revocation_is_cancelled_also_where_others_have_no_room():
+    world = World.start(task_vcores=4)
+    world.place("k", world.a, "n1/1")
+    world.plan(drop=(Drop("k", BECAUSE),))
+    world.take(NodeUseChanged((("n1:8041", Resources.of({VCORES: 32})),)), 0.01)
+    assert "n1/1" in crowded(world)
+    assert kinds(world.plan(keep=(Keep("k", None),))) == ["CancelRevoke", "Renew"]
+    world.say(world.a, Wants(0))
+    assert world.leases() == {world.a: ["n1/1"]}
+    assert "n1/1" not in crowded(world)
 
 
 # Questions, problems, times; restarts.

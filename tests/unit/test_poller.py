@@ -170,7 +170,7 @@ def test_what_is_used_of_nodes_with_gpus_is_reported_where_a_pool_reads_it(start
     manager.used["127.0.1.1"]["usedResource"] = vector(memory=1024, gpus=1)
     manager.apps = ["application_1_1"]
     poller.poll_now()
-    assert sink.kinds() == [NodeUseChanged, AppsChanged]
+    assert sink.kinds() == [AppsChanged, NodeUseChanged]
     assert sink.known().node_used == {"127.0.1.1:1": Resources.of({"memory-mb": 1024, GPU: 1})}
     manager.used["127.0.1.1"]["usedResource"] = "much"
     manager.apps = []

@@ -75,6 +75,7 @@ def view_of(state: State, pool: Pool, now: float, seq: int, causes: Causes) -> V
         weights={queue: weight for queue, weight in known.written.items() if queue.startswith(below)},
         static=known.static,
         steering=is_steering(state),
+        looked=state.looked,
         superseded=state.enforcement.superseded,
     )
 

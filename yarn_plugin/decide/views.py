@@ -92,6 +92,7 @@ class Views:
             weights=mine.weights(known.written),
             static=known.static,
             steering=is_steering(state),
+            looked=state.looked,
             superseded=known.superseded,
         )
 

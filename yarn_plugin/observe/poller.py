@@ -204,6 +204,10 @@ class Poller:
         self._announce()
         for one, parsed in answers:
             self._deliver_changes(one, parsed)
+        for _, parsed in answers:
+            # After the applications, so that a task which has ended is not taken for somebody else's.
+            if isinstance(parsed, ParsedNodes) and self._watches_nodes:
+                self._deliver_use(parsed)
         self._metrics = metrics
         self.last_poll = time.monotonic()
         if not self._reported_complete and not any(one.missing for one in self._unconfirmed.values()):
@@ -293,8 +297,6 @@ class Poller:
             removed += _unlisted_broken(cluster, parsed)
         self._delivery.retain_refusals(polled, names)
         self._delivery.deliver_changes(polled, present, removed)
-        if isinstance(parsed, ParsedNodes) and self._watches_nodes:
-            self._deliver_use(parsed)
         self._polled_at[polled.name] = time.monotonic()
 
     def _deliver_partitions(self, parsed: ParsedNodes) -> None:

@@ -309,7 +309,7 @@ class Guest:
         before = self._book.leases
         causes: dict[str, Cause] = {drop.key: drop.cause for drop in plan.drop}
         kept = {keep.key: keep for keep in plan.keep}
-        execute(self._book, plan, self.claims, self._seen.at, 0.0)
+        execute(self._book, plan, self.claims, self._seen.at, 0.0, self._seen.rules)
         after = self._book.leases
         for key in [key for key in before if key not in after]:
             self._forget(key)

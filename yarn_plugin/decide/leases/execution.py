@@ -8,11 +8,12 @@ from yarn_plugin.decide.allocators.seen import Leased
 from yarn_plugin.decide.leases.book import Book, Changes
 from yarn_plugin.decide.leases.lifetime import announce, keep, reclass, revoke
 from yarn_plugin.decide.leases.occupancy import Occupancy
+from yarn_plugin.decide.leases.settings import Rules
 from yarn_plugin.decide.leases.state import Entry
 from yarn_plugin.model.resources import GPU
 
 
-def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, grace_s: float) -> None:
+def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, grace_s: float, rules: Rules) -> None:
     """Withdraw, keep, reclass, announce, drop and place, in this order. Parts about leases that are over do nothing.
 
     Raises:
@@ -28,7 +29,7 @@ def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, gra
         entry = book.leases.get(kept.key)
         if entry is not None:
             if not kept.is_revoked_still:
-                _check_keep(entry, book.occupancy)
+                _check_keep(entry, book.occupancy, rules)
             book.apply(keep(entry, kept))
     for change in plan.reclass:
         entry = book.leases.get(change.key)
@@ -53,8 +54,9 @@ def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, gra
         book.apply(_placed(book, place, claims, at))
 
 
-def _check_keep(entry: Entry, occupancy: Occupancy) -> None:
-    reason = occupancy.refusal_of(entry.leased.revoked)
+def _check_keep(entry: Entry, occupancy: Occupancy, rules: Rules) -> None:
+    # Its tasks are there already: they need no room.
+    reason = occupancy.refusal_of(entry.leased.revoked, needs_room=rules < 5)
     if reason is not None:
         raise PlanError(f"keep {entry.key!r}: others wait for its cells: {reason}")
 

@@ -117,6 +117,7 @@ class Occupancy:
         self.ends: dict[float, set[str]] = {}
         self.untold: dict[float, set[str]] = {}
         self._gpus_on: dict[tuple[str, str], int] = {}
+        self._gpus_of_all: dict[str, int] = {}
         self._parts: dict[tuple[str, str], int] = {}
         for entry in leases.values():
             self._note_replaced(entry, 1)
@@ -216,6 +217,7 @@ class Occupancy:
             self._gpus_on[app, node] = count
         else:
             del self._gpus_on[app, node]
+        self._gpus_of_all[node] = self._gpus_of_all.get(node, 0) + change
 
     def _note_replaced(self, entry: Entry, sign: int) -> None:
         replaces = entry.leased.replaces
@@ -254,6 +256,10 @@ class Occupancy:
         """How many GPUs of a node an application leases as a whole, those that it is to vacate included."""
         return self._gpus_on.get((app, node), 0)
 
+    def gpus_of_all(self, node: str) -> int:
+        """The sum of `gpus_on` of all applications."""
+        return self._gpus_of_all.get(node, 0)
+
     def in_or_around(self, node: str) -> list[str]:
         """The keys of the leases of cells in a node, or of cells that contain it, sorted."""
         found: set[str] = set()
@@ -270,10 +276,11 @@ class Occupancy:
 
     def is_free(self, gpu: str) -> bool:
         """Whether nothing is leased of a usable GPU, nor a cell that contains it."""
-        cells = self.cells
-        if gpu in cells.broken or self.lacks_room(gpu):
-            return False
-        return not self.later.counts.get(gpu) and not self.later.has_whole(cells, gpu)
+        return not (gpu in self.cells.broken or self.lacks_room(gpu) or self.is_kept(gpu))
+
+    def is_kept(self, gpu: str) -> bool:
+        """Whether a lease keeps something of a GPU, or waits for it."""
+        return bool(self.later.counts.get(gpu)) or self.later.has_whole(self.cells, gpu)
 
     def lacks_room(self, gpu: str) -> bool:
         """Whether nothing can be leased of a GPU that nobody leases, as other containers use its node."""
@@ -303,7 +310,9 @@ class Occupancy:
 
     # Whether something fits. Both leave the tallies as they were.
 
-    def refusal_of(self, holdings: Sequence[Holding], replaced: Entry | None = None) -> str | None:
+    def refusal_of(
+        self, holdings: Sequence[Holding], replaced: Entry | None = None, needs_room: bool = True
+    ) -> str | None:
         """Why these cannot be leased now, together; None: they can. `replaced`: the lease that passes its cells
         over."""
         cells = self.cells
@@ -312,7 +321,7 @@ class Occupancy:
                 return f"{holding.cell}: it is no cell of this pool"
             if holding.cell in cells.broken:
                 return f"{holding.cell}: it is broken"
-            if self.crowded and any(gpu in self.crowded for gpu in cells.gpus_in(holding.cell)):
+            if needs_room and any(gpu in self.crowded for gpu in cells.gpus_in(holding.cell)):
                 return f"{holding.cell}: its node has no room for tasks"
         passed = [] if replaced is None else _passing(replaced.leased.staying, holdings, cells)
         if not passed:

@@ -5,6 +5,9 @@ Where GPUs are no partition of their own in YARN, applications of other pools ru
 that are not registered, or that an arbiter which lost its journal knows no leases of, use GPUs of it. A lease there
 would stay without containers, or would share its GPUs with them, so such GPUs are not free until there is room. Of a
 node, it is known how many they use, not which; at first none of its GPUs are free (see `settings.RECORDS_S`).
+
+Containers of other pools are not listed. How many GPUs they use follows from what is used of a node, within bounds (see
+`strangers`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from yarn_plugin.decide.leases.handover import InUse
 from yarn_plugin.decide.leases.occupancy import Occupancy
 from yarn_plugin.decide.leases.settings import LedgerSettings
+from yarn_plugin.decide.leases.state import Strangers
 from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Claim
@@ -20,15 +24,16 @@ from yarn_plugin.model.share import Claim
 def crowded(
     occupancy: Occupancy,
     node_used: Mapping[str, Resources],
-    in_use: InUse,
+    beyond: Mapping[str, int],
+    strangers: Mapping[str, Strangers],
     is_any_unlisted: bool,
     are_records_due: bool,
     settings: LedgerSettings,
 ) -> tuple[str, ...]:
     """The GPUs in no lease that cannot be leased, sorted.
 
-    `node_used`: what all containers use of each node. `in_use`: by the pool's applications, registered or not.
-    `is_any_unlisted`: see the function of this name. `are_records_due`: applications may still register again.
+    `node_used`: what all containers use of each node. `beyond`, `is_any_unlisted`, `strangers`: see the functions.
+    `are_records_due`: applications may still register again.
     """
     cells = occupancy.cells
     room = {
@@ -36,7 +41,6 @@ def crowded(
         for name, used in (node_used.items() if settings.has_task_size else ())
         if (node := cell_of_node(cells.topology, name)) is not None
     }
-    beyond = beyond_leases(in_use, occupancy.gpus_on) if settings.rules > 3 else {}
     if are_records_due:
         room |= dict.fromkeys([node for node in beyond if node in cells], 0)
     if settings.rules > 3 and is_any_unlisted:
@@ -44,10 +48,11 @@ def crowded(
     found: list[str] = []
     for node in {*room, *beyond}:
         gpus = [gpu for gpu in cells.gpus_in(node) if gpu not in cells.broken]
-        free = [gpu for gpu in gpus if gpu in occupancy.crowded or occupancy.is_free(gpu)]
+        free = [gpu for gpu in gpus if not occupancy.is_kept(gpu)]
         # Leased GPUs come first: their tasks run, or are about to start and need room too.
         leased = len(gpus) - len(free)
-        found += free[max(room.get(node, len(gpus)) - leased - beyond.get(node, 0), 0) :]
+        others = beyond.get(node, 0) + (strangers[node].gpus if node in strangers else 0)
+        found += free[max(room.get(node, len(gpus)) - leased - others, 0) :]
     return tuple(sorted(found))
 
 
@@ -58,6 +63,45 @@ def beyond_leases(in_use: InUse, leased_on: Callable[[str, str], int]) -> dict[s
         for node, used in on.items():
             if (more := used - leased_on(app, node)) > 0:
                 found[node] = found.get(node, 0) + more
+    return found
+
+
+def strangers(
+    before: Mapping[str, Strangers],
+    node_used: Mapping[str, int],
+    beyond: Mapping[str, int],
+    listed: Mapping[str, int],
+    leased_on: Callable[[str], int],
+) -> dict[str, Strangers]:
+    """How many GPUs of each node applications of other pools use; `node_used`: by all containers.
+
+    What is used of a node is known before the containers of the pool's applications are listed. So it may be theirs up
+    to what they lease there, and is theirs for certain as far as it is listed. Between these bounds, as many count as
+    before: neither does a lease that begins beside strangers hide them, nor does a task that ends.
+
+    A surplus counts if it is there at the next call too. One poll makes several: an application may have ended whose
+    node is known to be idle only after that.
+
+    `beyond`: beyond leases. `listed`: see `completely_listed`. `leased_on`: how many are leased of a node.
+    """
+    found: dict[str, Strangers] = {}
+    for node, used in node_used.items():
+        surplus = max(used - leased_on(node) - beyond.get(node, 0), 0)
+        last = before.get(node, Strangers())
+        gpus = min(max(last.gpus, min(surplus, last.surplus)), max(used - listed.get(node, 0), 0))
+        if gpus or surplus:
+            found[node] = Strangers(gpus, surplus)
+    return found
+
+
+def completely_listed(claims: Iterable[Claim], in_use: InUse) -> dict[str, int]:
+    """How many GPUs of each node those applications use of which all containers with GPUs are listed."""
+    found: dict[str, int] = {}
+    held = {one.app: one.held[GPU] for one in claims}
+    for app, on in in_use.items():
+        if sum(on.values()) == held.get(app):
+            for node, used in on.items():
+                found[node] = found.get(node, 0) + used
     return found
 
 

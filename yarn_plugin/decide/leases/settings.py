@@ -42,9 +42,11 @@ class LedgerSettings(PoolNodes):
     makes revoked cells look vacated (see `handover`); the grants of an auction say how its leases were won. 5: also, an
     allocator is told of the end of each lease in time, whatever was placed with less than `notice_s` to its end; where
     an application has to vacate GPUs of one node, containers on others are not signalled for it; an auction counts
-    with `grace_s`, not with 30 s, and gives no GPUs that got in use since they were offered; a lease whose revocation
-    is cancelled after `place_within_s` is taken back if it is not in use; what is due at the moment of a timer is due
-    then, whatever is rounded (see `ends`).
+    with `grace_s`, not with 30 s, and gives no GPUs that got in use since they were offered; GPUs that applications of
+    other pools use are not leased, where the size of a task is given (see `room.strangers`); while applications are
+    awaited with their records, nothing is leased before YARN is polled; a revocation is cancelled also where others
+    have no room; a lease whose revocation is cancelled after `place_within_s` is taken back if it is not in use; what
+    is due at the moment of a timer is due then, whatever is rounded (see `ends`).
 
     `adopts_leases`: it takes over the leases of a pool from the lease controller of earlier versions. False in their
     journals.

@@ -107,14 +107,23 @@ class Excess:
 
 
 @dataclass(frozen=True, slots=True)
+class Strangers:
+    """Applications outside the pool use so many GPUs of a node. `surplus`: what nothing else explained at the last
+    call (see `room.strangers`)."""
+
+    gpus: int = 0
+    surplus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
     """`leases`: by the allocator's key. `counter`: of ids. `has_begun`: the allocator has been told that the pool
     began. `records_due`: applications with records of earlier leases are awaited, until `records_until` (None: YARN is
     away).
 
     `claims` and `nodes`: as the allocator knows them. `asked`, `problems`: by the id of the command. `wakes`: by key.
-    `excess`: by "app node". `crowded`: free GPUs that cannot be leased now (see `room`). `idle`: why cells are
-    free.
+    `excess`: by "app node". `strangers`: by node. `crowded`: free GPUs that cannot be leased now (see `room`). `idle`:
+    why cells are free.
     """
 
     counter: int = 0
@@ -128,6 +137,7 @@ class Ledger:
     problems: Mapping[str, Problem] = field(default_factory=dict)
     wakes: Mapping[str, float] = field(default_factory=dict)
     excess: Mapping[str, Excess] = field(default_factory=dict)
+    strangers: Mapping[str, Strangers] = field(default_factory=dict)
     crowded: tuple[str, ...] = ()
     idle: Mapping[str, Idle] = field(default_factory=dict)
 

@@ -33,6 +33,7 @@ from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, TimerDue
 from yarn_plugin.decide.pools.lease.settings import THEMIS, check_disjoint
 from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.pools.view import View
+from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import Cause, LeaseDropped, PoolSuperseded, RecordRefused
@@ -70,7 +71,7 @@ class LedgerState:
 class _Known:
     """What follows from the last call, for a controller that is kept: recognised by the values that it follows from.
 
-    `due`: when something is due, questions aside.
+    `due`: when something is due, questions aside. `is_settled`: the next call would find the same use of nodes.
     """
 
     view: View
@@ -81,9 +82,11 @@ class _Known:
     steering: handover.Steering
     in_use: handover.InUse
     is_any_unlisted: bool
+    listed: Mapping[str, int]
     seen: LeasesSeen
     due: float | None
     questions: OpenQuestions
+    is_settled: bool
 
     def is_all_but(self, ledger: Ledger, view: View, at: float) -> bool:
         """Whether nothing has changed since and nothing is due, but that an application answers a question.
@@ -91,7 +94,7 @@ class _Known:
         The rest of a call would find nothing to do, and takes time proportional to the applications: a round of
         questions would take the square of that.
         """
-        if ledger is not self.ledger:
+        if ledger is not self.ledger or not self.is_settled:
             return False
         dues = [due for due in (self.due, self.questions.due()) if due is not None]
         return all(at < due for due in dues) and view.is_like(self.view)
@@ -103,6 +106,8 @@ class LedgerController:
     def __init__(self, pool: str, settings: LedgerSettings, allocator: Allocator) -> None:
         self._pool, self._settings, self._allocator = pool, settings, allocator
         self.reads = READS | ({"node_used"} if settings.has_task_size else set())
+        if settings.rules > 4:
+            self.reads |= {"looked"}
         self._known: _Known | None = None
 
     def initial_state(self) -> LedgerState:
@@ -176,7 +181,9 @@ class _Call:
         self._due: float | None = None
         self._open = None if known is None else known.questions
         self._claims: Mapping[ClaimKey, Claim] = {}
-        self._known = known
+        self._known, self._leases_before = known, state.ledger.leases
+        # By all containers, also those of other pools, it is known for pools with the size of a task.
+        self._sees_strangers = settings.rules > 4 and settings.has_task_size
         is_known = known is not None and known.ledger.leases is state.ledger.leases
         occupancy, seen = (known.occupancy, known.seen) if known is not None and is_known else (None, None)
         self.book = Book(pool, state.ledger, cells, occupancy, seen)
@@ -191,9 +198,10 @@ class _Call:
         else:
             self._in_use = handover.gpus_in_use(view.use, view.topology)
         if known is not None and known.view.claims is view.claims and known.in_use is self._in_use:
-            self._is_any_unlisted = known.is_any_unlisted
+            self._is_any_unlisted, self._listed = known.is_any_unlisted, known.listed
         else:
             self._is_any_unlisted = room.is_any_unlisted(view.claims, self._in_use)
+            self._listed = room.completely_listed(view.claims, self._in_use) if self._sees_strangers else {}
 
     def known(self, state: LedgerState) -> _Known:
         """What the next call may begin with."""
@@ -206,9 +214,11 @@ class _Call:
             self._steering,
             self._in_use,
             self._is_any_unlisted,
+            self._listed,
             self.book.last_seen,
             self._due,
             self._questions(),
+            self._is_settled(state.ledger),
         )
 
     # What follows from the view.
@@ -222,6 +232,7 @@ class _Call:
             self._wait_for_records()
         changed_cells = self._take_cells()
         changed_claims = self._take_claims()
+        self._count_strangers()
         moved = self._find_crowded()
         if self._ledger.has_begun and (changed_claims or changed_cells or moved):
             self.book.happened.append(happenings.Changed(changed_claims, (*changed_cells, *moved)))
@@ -231,20 +242,46 @@ class _Call:
     def _wait_for_records(self) -> None:
         """Find out until when applications may register again: that needs a YARN which answers."""
         until = self._ledger.records_until
-        if not self._view.steering:
+        if not self._view.steering or (self._settings.rules > 4 and not self._view.looked):
             until = None
         elif until is None:
             until = self._at + self._settings.records_s
         self._ledger = replace(self._ledger, records_until=until, records_due=until is None or self._at < until)
 
+    def _count_strangers(self) -> None:
+        if not self._sees_strangers:
+            return
+        occupancy, node_used = self.book.occupancy, self._view.node_used.items()
+        cells = ((cell_of_node(self._view.topology, name), amounts[GPU]) for name, amounts in node_used)
+        found = room.strangers(
+            self._ledger.strangers,
+            {node: used for node, used in cells if node is not None},
+            room.beyond_leases(self._in_use, occupancy.gpus_on),
+            self._listed,
+            occupancy.gpus_of_all,
+        )
+        if found != self._ledger.strangers:
+            self._ledger = replace(self._ledger, strangers=found)
+
+    def _is_settled(self, ledger: Ledger) -> bool:
+        if self._settings.rules < 5:
+            return True
+        # Leases that this call changed may explain another part of what is used.
+        is_same = ledger.leases is self._leases_before
+        return is_same and all(one.surplus <= one.gpus for one in ledger.strangers.values())
+
     def _find_crowded(self) -> list[str]:
         """Note which free GPUs cannot be leased now; returns those for which that has changed."""
-        before, self.book.occupancy.crowded = self._ledger.crowded, frozenset(self._ledger.crowded)
+        before = self._ledger.crowded
+        beyond = room.beyond_leases(self._in_use, self.book.occupancy.gpus_on) if self._settings.rules > 3 else {}
+        # Until YARN is read, this arbiter knows no containers of applications that another one has admitted.
+        is_unread = self._settings.rules > 4 and self._ledger.records_due and self._ledger.records_until is None
         crowded = room.crowded(
             self.book.occupancy,
             self._view.node_used,
-            self._in_use,
-            self._is_any_unlisted,
+            beyond,
+            self._ledger.strangers,
+            self._is_any_unlisted or is_unread,
             self._ledger.records_due,
             self._settings,
         )
@@ -444,7 +481,7 @@ class _Call:
         self.book.apply(Changes(commands=tuple(Refuse(self.book.new_id(), app, cause) for cause in causes)))
 
     def _carry_out(self, plan: Plan) -> None:
-        execute(self.book, plan, self._claims, self._at, self._settings.grace_s)
+        execute(self.book, plan, self._claims, self._at, self._settings.grace_s, self._settings.rules)
         self._send(plan)
         self._start()
         self._settle(self._just_revoked())

@@ -22,8 +22,9 @@ class View:
     each node with GPUs, also those of other pools, by the node's id in YARN. `waiting`: up to two YARN applications
     in the pool that wait for containers. `weights`: the known weights of the pool's leaf queues in YARN. `static`:
     the queues that YARN's configuration defines, which are never written; None until they were read. `steering`: this
-    arbiter may act on YARN now. `superseded`: the address of another arbiter that controls the pool now; None: this one
-    does. It is the last view that a controller is given, until this arbiter controls the pool again.
+    arbiter may act on YARN now. `looked`: YARN was polled since then, or since the arbiter started. `superseded`: the
+    address of another arbiter that controls the pool now; None: this one does. It is the last view that a controller
+    is given, until this arbiter controls the pool again.
     """
 
     seq: int = 0
@@ -37,6 +38,7 @@ class View:
     weights: Mapping[str, float] = field(default_factory=dict)
     static: tuple[str, ...] | None = None
     steering: bool = False
+    looked: bool = True
     superseded: str | None = None
 
     def only(self, parts: frozenset[str]) -> "View":
