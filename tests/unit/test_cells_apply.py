@@ -9,7 +9,7 @@ from yarn_plugin import console
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterRefusedError
 from yarn_plugin.cli import cli
-from yarn_plugin.decide.events import AppsChanged, JobsDeclared, NodesChanged, PoolReconfigured
+from yarn_plugin.decide.events import AppsChanged, JobsDeclared, Looked, NodesChanged, PoolReconfigured
 from yarn_plugin.drive import config
 from yarn_plugin.journal.records import JournalUnavailableError
 from yarn_plugin.model.cluster import Node
@@ -54,6 +54,7 @@ def service(tmp_path, request):
     made.arbiter.take(NodesChanged(nodes, ()))
     train = made.register("train", pool="gpu")
     made.arbiter.take(AppsChanged((running("application_1_0001", train.queue),), ()))
+    made.arbiter.take(Looked())
     made.arbiter.take(JobsDeclared(train.app, (Job("big", "research", gang=Gang((Pods(1, 4),))),)))
     yield made
     made.arbiter.close()

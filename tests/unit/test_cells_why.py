@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.http_service import Service, running
-from yarn_plugin.decide.events import AppsChanged, JobsDeclared, NodesChanged, NodeUseChanged, PoolReconfigured
+from yarn_plugin.decide.events import AppsChanged, JobsDeclared, Looked, NodesChanged, NodeUseChanged, PoolReconfigured
 from yarn_plugin.drive import config
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, Resources
@@ -50,6 +50,7 @@ def at(tmp_path):
         service.arbiter.take(NodesChanged(tuple(Node(f"{host}:8041", "/r", capacity) for host in ("n1", "n2")), ()))
         service.train = service.register("train", pool="gpu")
         service.arbiter.take(AppsChanged((running("application_1_0001", service.train.queue),), ()))
+        service.arbiter.take(Looked())
         return service
 
     yield at

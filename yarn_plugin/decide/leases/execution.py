@@ -56,7 +56,7 @@ def execute(book: Book, plan: Plan, claims: Collection[ClaimKey], at: float, gra
 
 def _check_keep(entry: Entry, occupancy: Occupancy, rules: Rules) -> None:
     # Its tasks are there already: they need no room.
-    reason = occupancy.refusal_of(entry.leased.revoked, needs_room=rules < 5)
+    reason = occupancy.refusal_of(entry.leased.revoked, needs_room=rules < 6)
     if reason is not None:
         raise PlanError(f"keep {entry.key!r}: others wait for its cells: {reason}")
 

@@ -14,9 +14,9 @@ MAX_SECONDS = 1e9
 RECORDS_S = 60.0
 """How long after a pool begins applications are expected to register again, if the journal was lost."""
 
-Rules = Literal[2, 3, 4, 5]
+Rules = Literal[2, 3, 4, 5, 6]
 
-RULES: Literal[5] = 5
+RULES: Literal[6] = 6
 """By which pools of leases decide that are configured now."""
 
 
@@ -42,11 +42,12 @@ class LedgerSettings(PoolNodes):
     makes revoked cells look vacated (see `handover`); the grants of an auction say how its leases were won. 5: also, an
     allocator is told of the end of each lease in time, whatever was placed with less than `notice_s` to its end; where
     an application has to vacate GPUs of one node, containers on others are not signalled for it; an auction counts
-    with `grace_s`, not with 30 s, and gives no GPUs that got in use since they were offered; GPUs that applications of
-    other pools use are not leased, where the size of a task is given (see `room.strangers`); while applications are
-    awaited with their records, nothing is leased before YARN is polled; a revocation is cancelled also where others
-    have no room; a lease whose revocation is cancelled after `place_within_s` is taken back if it is not in use; what
-    is due at the moment of a timer is due then, whatever is rounded (see `ends`).
+    with `grace_s`, not with 30 s, and gives no GPUs that got in use since they were offered; a lease whose revocation
+    is cancelled after `place_within_s` is taken back if it is not in use; what is due at the moment of a timer is due
+    then, whatever is rounded (see `ends`). 6: also, GPUs that applications of other pools use are not leased, where the
+    size of a task is given (see `room.strangers`); while applications are awaited with their records, nothing is leased
+    before YARN is polled; a revocation is cancelled also where others have no room; AlloX counts the vcores of all jobs
+    on GPUs of a node.
 
     `adopts_leases`: it takes over the leases of a pool from the lease controller of earlier versions. False in their
     journals.

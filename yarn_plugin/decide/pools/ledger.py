@@ -106,7 +106,7 @@ class LedgerController:
     def __init__(self, pool: str, settings: LedgerSettings, allocator: Allocator) -> None:
         self._pool, self._settings, self._allocator = pool, settings, allocator
         self.reads = READS | ({"node_used"} if settings.has_task_size else set())
-        if settings.rules > 4:
+        if settings.rules > 5:
             self.reads |= {"looked"}
         self._known: _Known | None = None
 
@@ -183,7 +183,7 @@ class _Call:
         self._claims: Mapping[ClaimKey, Claim] = {}
         self._known, self._leases_before = known, state.ledger.leases
         # By all containers, also those of other pools, it is known for pools with the size of a task.
-        self._sees_strangers = settings.rules > 4 and settings.has_task_size
+        self._sees_strangers = settings.rules > 5 and settings.has_task_size
         is_known = known is not None and known.ledger.leases is state.ledger.leases
         occupancy, seen = (known.occupancy, known.seen) if known is not None and is_known else (None, None)
         self.book = Book(pool, state.ledger, cells, occupancy, seen)
@@ -242,7 +242,7 @@ class _Call:
     def _wait_for_records(self) -> None:
         """Find out until when applications may register again: that needs a YARN which answers."""
         until = self._ledger.records_until
-        if not self._view.steering or (self._settings.rules > 4 and not self._view.looked):
+        if not self._view.steering or (self._settings.rules > 5 and not self._view.looked):
             until = None
         elif until is None:
             until = self._at + self._settings.records_s
@@ -264,7 +264,7 @@ class _Call:
             self._ledger = replace(self._ledger, strangers=found)
 
     def _is_settled(self, ledger: Ledger) -> bool:
-        if self._settings.rules < 5:
+        if self._settings.rules < 6:
             return True
         # Leases that this call changed may explain another part of what is used.
         is_same = ledger.leases is self._leases_before
@@ -275,7 +275,7 @@ class _Call:
         before = self._ledger.crowded
         beyond = room.beyond_leases(self._in_use, self.book.occupancy.gpus_on) if self._settings.rules > 3 else {}
         # Until YARN is read, this arbiter knows no containers of applications that another one has admitted.
-        is_unread = self._settings.rules > 4 and self._ledger.records_due and self._ledger.records_until is None
+        is_unread = self._settings.rules > 5 and self._ledger.records_due and self._ledger.records_until is None
         crowded = room.crowded(
             self.book.occupancy,
             self._view.node_used,

@@ -69,7 +69,7 @@ def _take_vcores(settings: AlloxSettings, seen: Seen, gpu: str, left: dict[str, 
     if not needed or node is None:
         return not needed
     # By earlier rules, each GPU was looked at as if it were the only free one: jobs on two could exceed their node.
-    free = left.get(node) if seen.rules > 4 else None
+    free = left.get(node) if seen.rules > 5 else None
     if free is None:
         free = seen.room.left(node)[VCORES]
     left[node] = free - needed

@@ -87,7 +87,7 @@ class LeaseSettings(PoolNodes):
     task_vcores: int = 0
     partition: str = ""
     nodes: tuple[str, ...] = ()
-    rules: Literal[1, 2, 3, 4, 5] = 1
+    rules: Literal[1, 2, 3, 4, 5, 6] = 1
 
     def __post_init__(self) -> None:
         """Check the values.
