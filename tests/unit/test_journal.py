@@ -522,9 +522,10 @@ ADDED = {"type": "Added", "amount": 1}
         (recorded(event=None), "must be an object, not a NoneType"),
         (recorded(), "event is missing"),
         (recorded(kind=["input"], event=ADDED), "unknown kind"),
+        (b'{"v": 1, "kind": "query", "seq": 1, "at": 1.0}', "unknown kind 'query'; it needs a newer release, or"),
         (recorded(kind="snapshot", state=[]), "must be an object, not a list"),
     ],
-    ids=range(16),
+    ids=range(17),
 )
 @pytest.mark.parametrize("last", [True, False])
 def test_a_record_that_no_release_wrote_is_refused_in_one_line(path, open_intake, body, said, last):

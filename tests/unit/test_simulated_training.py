@@ -277,7 +277,10 @@ def test_the_command_has_arrivals_share_rounds(tmp_path):
     [
         (["--policy", "lottery"], "policy 'lottery'"),
         (["--lease", "soon"], "--lease 'soon': must be a number of minutes"),
+        (["--lease", "0"], "--lease '0': must be above 0"),
         (["--seed", "5-1"], "--seed '5-1': must be numbers"),
+        (["--seed", "-1"], "--seed '-1': must be 0 or more"),
+        (["--seed", "0-99999"], "--seed '0-99999': must be at most 10,000 seeds"),
         (["--f", "2"], "--f"),
         (["--lie", "0.3", "--liar", "nobody"], "--liar 'nobody': must be an application of the workload"),
         (["--journal", "x"], "--journal 'x': must be left out"),

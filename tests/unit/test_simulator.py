@@ -221,6 +221,9 @@ def test_the_command_writes_figures_a_page_and_a_journal(tmp_path, capsys):
     assert figures["applications"][0]["completion_s"] > 0
     assert "Cluster simulation" in checked(files[1].read_text()).text
     assert console.run(cli, "yarn-plugin", ["replay", str(files[2])]) == 0
+    assert capsys.readouterr().err == ""
+    assert console.run(cli, "yarn-plugin", ["replay", str(files[2]), "--app", "nobody"]) == 0
+    assert "the journal has no decision about 'nobody'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,8 @@ def replay(
         _compare(recorded_training(done.state, done.history, pool), policy.split(","), json_file)
         return
     decisions = translate.decisions(done.history, app)[-limit:]
+    if app is not None and not decisions:
+        console.err.print(f"note: the journal has no decision about {app!r}; without --app, those about all are shown")
     rows = [(one.seq, datetime.fromtimestamp(one.at), one.cause, one.kind, one.app, one.reason) for one in decisions]
     console.out.print(console.table(None, ("#seq", "time", "event", "decision", "app", "reason"), rows))
     console.out.print(f"{count(done.inputs, 'event')} replayed, {count(done.different, 'different decision')}")

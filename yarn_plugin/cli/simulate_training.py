@@ -35,6 +35,9 @@ class Minutes(click.ParamType[float]):
 
     name = "time"
 
+    def __init__(self, *, above_zero: bool = False) -> None:
+        self.above_zero = above_zero
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Parse the text of an option."""
         if isinstance(value, float):
@@ -43,6 +46,8 @@ class Minutes(click.ParamType[float]):
         time_s = float(found[1]) * {"s": 1.0, "m": 60.0, "": 60.0, "h": 3600.0}[found[2]] if found else math.inf
         if not math.isfinite(time_s):
             self.fail(f"{value!r}: must be a number of minutes, such as 10, or 90s, 10m, 1.5h", param, ctx)
+        if self.above_zero and time_s == 0:
+            self.fail(f"{value!r}: must be above 0", param, ctx)
         return time_s
 
 
@@ -59,8 +64,10 @@ class Seeds(click.ParamType[tuple[int, ...]]):
         for part in str(value).split(","):
             found = re.fullmatch(r"(-?\d{1,18})(?:-(\d{1,18}))?", part.strip())
             last = int(found[2] or found[1]) if found else 0
-            if not found or not 0 <= last - int(found[1]) < MAX_RUNS:
+            if not found or last < int(found[1]):
                 self.fail(f"{value!r}: must be numbers, such as 3 or 0,1,5-9", param, ctx)
+            if last - int(found[1]) >= MAX_RUNS:
+                self.fail(f"{value!r}: must be at most {MAX_RUNS:,} seeds", param, ctx)
             seeds += range(int(found[1]), last + 1)
         return tuple(dict.fromkeys(seeds))
 
@@ -83,7 +90,7 @@ training_options = option_group(
     click.option(
         "--lease",
         "lease_s",
-        type=Minutes(),
+        type=Minutes(above_zero=True),
         default="10",
         show_default=True,
         help="Training: length of a lease, in minutes.",
@@ -207,6 +214,8 @@ def simulate(
     """
     for policy in policies:
         check_policy(policy)
+    if min(seeds) < 0:
+        raise BadInputError("--seed", str(min(seeds)), "must be 0 or more")
     cluster, slowdowns = load_cluster(cluster_file), load_profiles(options.profiles) if options.profiles else None
     workload_of = read_workload(workload_file, slowdowns, options.time_unit)
     workloads = {seed: workload_of(seed) for seed in seeds}

@@ -109,6 +109,11 @@ class Replay(Execution[State, Event, Command]):
             self._close(record, kind, version)
             return
         self._decide_followed()
+        if kind not in ("snapshot", "past", "input"):
+            raise JournalError(
+                f"journal: record {record.get('seq')} has the unknown kind {kind!r}; "
+                "it needs a newer release, or is of another kind of journal"
+            )
         self.seq = _whole(record, "seq")
         self.at, self.wall = _finite(record, "at"), _finite(record, "wall")
         match kind:
@@ -125,10 +130,6 @@ class Replay(Execution[State, Event, Command]):
                 self._waiting, self.attempts = record, 0
             case "input":
                 raise LookupError("event is missing")
-            case _:
-                raise JournalError(
-                    f"journal: record {self.seq} has the unknown kind {kind!r}; it needs a newer release"
-                )
 
     def _close(self, record: Record, kind: str, version: int) -> None:
         """Apply the outcome of the waiting input."""
