@@ -282,6 +282,10 @@ class Occupancy:
         """Whether a lease keeps something of a GPU, or waits for it."""
         return bool(self.later.counts.get(gpu)) or self.later.has_whole(self.cells, gpu)
 
+    def is_held(self, gpu: str) -> bool:
+        """Whether a lease that has started holds something of a GPU, or has yet to vacate it."""
+        return bool(self.now.counts.get(gpu)) or self.now.has_whole(self.cells, gpu)
+
     def lacks_room(self, gpu: str) -> bool:
         """Whether nothing can be leased of a GPU that nobody leases, as other containers use its node."""
         return gpu in self.crowded
