@@ -740,11 +740,12 @@ class LedgerChecks:
                 # What is leased then counts at once.
                 left = [*seen.values(), *(replace(_leased(one, call.at), started_at=call.at) for one in plan.place)]
         held = later(self.cells, left)
+        now = Holds(self.cells, [two for one in left if one.started_at is not None for two in one.holdings])
         unlisted = any(one.app == one.yarn_app and one.held[GPU] and call.used(one.app) is None for one in claims)
         found = []
         for node in sorted(one.id for one in self.cells.at("node")):
             gpus = [gpu for gpu in self.cells.gpus_in(node) if gpu not in self.cells.broken]
-            free = [gpu for gpu in gpus if not held.is_held(gpu)]
+            free = sorted([gpu for gpu in gpus if not held.is_held(gpu)], key=lambda gpu: not now.is_held(gpu))
             room = len(gpus)
             used = next((one for name, one in call.view.node_used.items()
                          if cell_of_node(self.cells.topology, name) == node), None)  # fmt: skip

@@ -120,6 +120,17 @@ def test_machines_of_nodes_that_others_use_wait_until_there_is_room(inline_jobs,
     assert at.nodes() == {"n0", "n1"}
 
 
+@pytest.mark.parametrize("inline_jobs", [100, 0])
+@pytest.mark.parametrize("sample_share", [0.0, 1.0])
+def test_free_gpus_are_leased_beside_those_that_others_use(inline_jobs, sample_share):
+    at = World(node(0, gpus=3), inline_jobs=inline_jobs, sample_share=sample_share, task_memory_mb=1024)
+    at.world.take(NodeUseChanged((("n0:8041", Resources.of({GPU: 1})),)), 0.01)
+    speeds = {} if sample_share else {"speeds": (1 / 10,)}
+    at.declare(*(Job(f"job-{one}", "ann", demand=Demand((ON_GPU,)), work=100.0, **speeds) for one in range(3)))
+    assert at.world.state.ledger.crowded == ("n0/2",)
+    assert set(at.world.leases()[at.app]) - {"n0/1"} == {"n0", "n0/0"}
+
+
 def test_users_with_less_progress_come_first():
     at = World(node(0), node(1), alpha=0.0)
     at.declare(*(job(f"ann-{number}", 10, tenant="ann") for number in range(2)), job("bob", 500, tenant="bob"))

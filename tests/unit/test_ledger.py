@@ -690,6 +690,19 @@ def test_the_node_of_an_application_that_has_ended_is_known_to_be_idle_a_little_
     assert [one for one in world.hear() if isinstance(one, Changed) and one.cells] == []
 
 
+def test_beside_strangers_the_next_lease_waits_until_a_gpu_is_vacated():
+    world = World.start(task_vcores=1)
+    world.place("k", world.a, "n1/1")
+    world.run(world.a, n1=(1,))
+    use(world, 2)
+    assert crowded(world) == ("n1/0",)
+    world.plan(drop=(Drop("k", BECAUSE),))
+    use(world, 2)
+    assert crowded(world) == ("n1/0",), "both GPUs are still in use: the one that is vacated next is the next lease's"
+    world.place("next", world.b, "n1/1")
+    assert world.leases() == {world.a: ["n1/1"]}
+
+
 def test_a_revocation_is_cancelled_also_where_others_have_no_room():
     world = World.start(task_vcores=4)
     world.place("k", world.a, "n1/1")

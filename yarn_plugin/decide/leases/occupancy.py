@@ -282,6 +282,10 @@ class Occupancy:
         """Whether a lease keeps something of a GPU, or waits for it."""
         return bool(self.later.counts.get(gpu)) or self.later.has_whole(self.cells, gpu)
 
+    def is_held(self, gpu: str) -> bool:
+        """Whether a lease that has started holds something of a GPU, or has yet to vacate it."""
+        return bool(self.now.counts.get(gpu)) or self.now.has_whole(self.cells, gpu)
+
     def lacks_room(self, gpu: str) -> bool:
         """Whether nothing can be leased of a GPU that nobody leases, as other containers use its node."""
         return gpu in self.crowded
@@ -321,7 +325,7 @@ class Occupancy:
                 return f"{holding.cell}: it is no cell of this pool"
             if holding.cell in cells.broken:
                 return f"{holding.cell}: it is broken"
-            if needs_room and any(gpu in self.crowded for gpu in cells.gpus_in(holding.cell)):
+            if needs_room and self._lacks_room(holding, holdings):
                 return f"{holding.cell}: its node has no room for tasks"
         passed = [] if replaced is None else _passing(replaced.leased.staying, holdings, cells)
         if not passed:
@@ -329,6 +333,13 @@ class Occupancy:
         reason, steps = self._add(self.later, passed, holdings)
         self._undo(self.later, steps)
         return reason
+
+    def _lacks_room(self, holding: Holding, together: Sequence[Holding]) -> bool:
+        gpus = set(self.cells.gpus_in(holding.cell))
+        if self.crowded.isdisjoint(gpus):
+            return False
+        # What else a node has for the task on a GPU: that GPU has room for it, whichever others lack it.
+        return not holding.amounts or holding.cell in gpus or gpus.isdisjoint(one.cell for one in together)
 
     def which_can_start(self, gangs: Sequence[tuple[Sequence[Entry], Mapping[str, Sequence[Holding]]]]) -> list[bool]:
         """Which of these gangs can start now, beside those before them that can: the cells of their leases are vacated,

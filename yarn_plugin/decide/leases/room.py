@@ -52,7 +52,11 @@ def crowded(
         # Leased GPUs come first: their tasks run, or are about to start and need room too.
         leased = len(gpus) - len(free)
         others = beyond.get(node, 0) + (strangers[node].gpus if node in strangers else 0)
-        found += free[max(room.get(node, len(gpus)) - leased - others, 0) :]
+        may = max(room.get(node, len(gpus)) - leased - others, 0)
+        if may < len(free) and settings.rules > 5:
+            # Those that are being vacated are in use until then: whoever is leased one waits.
+            free.sort(key=lambda gpu: not occupancy.is_held(gpu))
+        found += free[may:]
     return tuple(sorted(found))
 
 
