@@ -285,6 +285,7 @@ def test_the_command_has_arrivals_share_rounds(tmp_path):
         (["--lie", "0.3", "--liar", "nobody"], "--liar 'nobody': must be an application of the workload"),
         (["--journal", "x"], "--journal 'x': must be left out"),
         (["--workload", "nowhere.json"], "no such file"),
+        (["--workload", "themis-3"], "'themis-3': no such file; or choose one of themis-1, themis-2"),
         (["--cluster", "themis-33"], "--cluster 'themis-33'"),
     ],
 )

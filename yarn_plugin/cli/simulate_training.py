@@ -26,6 +26,7 @@ from yarn_plugin.simulation.training.themis_file import TIME_UNITS
 from yarn_plugin.simulation.training.workload import GENERATED
 from yarn_plugin.simulation.training.workload import read as read_workload
 from yarn_plugin.toml_files import read_text, read_toml
+from yarn_plugin.validation import one_of
 
 MAX_RUNS = 10_000
 
@@ -184,11 +185,13 @@ def is_training(path: Path) -> bool:
     """Whether a workload is one of training applications: by its name, or by the file's suffix, columns or sections.
 
     Raises:
-        FileError: the file cannot be read.
+        FileError, BadInputError: the file cannot be read, or there is neither.
     """
     suffix = path.suffix.lower()
     if suffix in (".json", ".trace") or (str(path) in GENERATED and not path.exists()):
         return True
+    if not suffix and not path.exists():
+        raise BadInputError("--workload", str(path), f"no such file; or {one_of(GENERATED, str(path))}")
     where = f"--workload {str(path)!r}"
     if suffix == ".csv":
         return "num_gpus" in read_text(where, path)[:1000].partition("\n")[0]
