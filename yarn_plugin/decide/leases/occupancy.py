@@ -325,7 +325,7 @@ class Occupancy:
                 return f"{holding.cell}: it is no cell of this pool"
             if holding.cell in cells.broken:
                 return f"{holding.cell}: it is broken"
-            if needs_room and self._lacks_room(holding, holdings):
+            if needs_room and self.crowded and self._lacks_room(holding, holdings):
                 return f"{holding.cell}: its node has no room for tasks"
         passed = [] if replaced is None else _passing(replaced.leased.staying, holdings, cells)
         if not passed:
