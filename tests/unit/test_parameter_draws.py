@@ -184,8 +184,10 @@ def test_a_storage_that_is_away_delays_the_mirror_and_loses_nothing(tmp_path, mo
 
 def mirrored(storage, file, search, metrics=(0.5,)):
     """The study that a search of one trial is written into."""
-    mirror = StudyMirror(storage, file, search)
-    Search(file, mirror).train("trial-00000", metrics)
+    mirror, run = StudyMirror(storage, file, search), Search(file, None)
+    run.train("trial-00000", metrics)
+    # A search that is resumed is mirrored as it is now: its trial, which has ended, does not begin again.
+    mirror.take(events.LauncherEnded("trial-00000", 1, 0), run.state)
     assert mirror.close(30.0)
     return mirror.study_name
 
