@@ -605,6 +605,13 @@ def test_a_node_that_shrinks_takes_from_the_latest_lease(world):
     assert world.leases() == {world.a: ["n1"]}
 
 
+def test_what_is_left_of_a_lease_that_lost_a_gpu_counts_where_its_node_shrinks(world):
+    world.place("k", world.a, "n1/1", Holding("n1", Resources.of({VCORES: 16})))
+    world.place("l", world.b, Holding("n1", Resources.of({VCORES: 16})))
+    world.take(NodesChanged((node("n1", 1, cores=20),), ()), 0.01)
+    assert world.leases() == {world.a: ["n1"]}
+
+
 def test_cells_without_room_for_tasks_are_not_leased():
     world = World.start(task_vcores=4)
     world.hear()

@@ -8,6 +8,7 @@ from yarn_plugin.decide.allocators.happenings import Broken, ClaimKey, Freed, Va
 from yarn_plugin.decide.leases.book import NO_CHANGES, Changes
 from yarn_plugin.decide.leases.lifetime import cut
 from yarn_plugin.decide.leases.occupancy import Occupancy
+from yarn_plugin.decide.leases.settings import Rules
 from yarn_plugin.decide.leases.state import Entry, KnownNode
 from yarn_plugin.model.causes import AppEnded, Cause, NodeLost
 from yarn_plugin.model.topology import NODE
@@ -32,7 +33,9 @@ def changed_nodes(known: Mapping[str, KnownNode], nodes: Mapping[str, KnownNode]
     return tuple(sorted(name for name in {**known, **nodes} if known.get(name) != nodes.get(name)))
 
 
-def break_cells(leases: Mapping[str, Entry], occupancy: Occupancy, changed: Iterable[str], cells: Cells) -> Changes:
+def break_cells(
+    leases: Mapping[str, Entry], occupancy: Occupancy, changed: Iterable[str], cells: Cells, rules: Rules
+) -> Changes:
     """End leases of cells that are broken or gone, or that their node has no longer the capacity for.
 
     `occupancy`: with the cells as they were, if that is known. `changed`: the nodes that are different. The latest
@@ -50,7 +53,7 @@ def break_cells(leases: Mapping[str, Entry], occupancy: Occupancy, changed: Iter
         gone = [cell for cell in entry.leased.cells if cell not in cells or cell in cells.broken]
         if gone:
             lost[entry.key] = gone
-    for key, cell in _beyond([entry for entry in affected if entry.key not in lost], cells):
+    for key, cell in _beyond(affected, lost, cells, rules):
         lost.setdefault(key, []).append(cell)
     entries = with_gangs([leases[key] for key in lost], leases, occupancy)
     changes, freed = NO_CHANGES, []
@@ -66,14 +69,21 @@ def _lost(cell: str) -> Cause:
     return NodeLost(cell.partition("/")[0] or cell)
 
 
-def _beyond(entries: Sequence[Entry], cells: Cells) -> list[tuple[str, str]]:
-    """The holdings of these leases for which their nodes have too little capacity, the latest leases first."""
+def _beyond(
+    entries: Sequence[Entry], lost: Mapping[str, Sequence[str]], cells: Cells, rules: Rules
+) -> list[tuple[str, str]]:
+    """The holdings of these leases for which their nodes have too little capacity, the latest leases first. `lost`: the
+    cells of each that are broken or gone."""
     order = sorted(entries, key=lambda one: (not one.is_started, one.leased.placed_at, one.key))
     found = []
     alone = Occupancy(cells, {})
     for entry in order:
+        gone = lost.get(entry.key, ())
+        if gone and (not entry.is_started or rules < 6):
+            # It is over; by earlier rules, what is left of a lease was not counted.
+            continue
         tally = alone.now if entry.is_started else alone.later
-        for holding in entry.leased.holdings:
+        for holding in [one for one in entry.leased.holdings if one.cell not in gone]:
             if tally.refusal(cells, holding) is None:
                 tally.add(cells, [holding])
             else:

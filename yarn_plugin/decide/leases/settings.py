@@ -47,8 +47,9 @@ class LedgerSettings(PoolNodes):
     then, whatever is rounded (see `ends`). 6: also, GPUs that applications of other pools use are not leased, where the
     size of a task is given (see `room.strangers`); while applications are awaited with their records, nothing is leased
     before YARN is polled; where only some free GPUs of a node have room, those that are being vacated are leased first;
-    a revocation is cancelled also where others have no room; AlloX counts the vcores of all jobs on GPUs of a node, and
-    leases free GPUs of nodes on which others lack room.
+    a revocation is cancelled also where others have no room; what is left of a lease that lost cells counts where a
+    node's capacity shrinks; AlloX counts the vcores of all jobs on GPUs of a node, and leases free GPUs of nodes on
+    which others lack room.
 
     `adopts_leases`: it takes over the leases of a pool from the lease controller of earlier versions. False in their
     journals.

@@ -313,7 +313,7 @@ class _Call:
         nodes = losses.known_nodes(cells)
         changed = losses.changed_nodes(self._ledger.nodes, nodes)
         if changed:
-            self.book.apply(losses.break_cells(self.book.leases, occupancy, changed, cells))
+            self.book.apply(losses.break_cells(self.book.leases, occupancy, changed, cells, self._settings.rules))
             self._ledger = replace(self._ledger, nodes=nodes)
         self.book.occupancy = occupancy.moved(cells, self.book.leases, changed)
         return changed
