@@ -83,8 +83,8 @@ class Room(Protocol):
         """What can still be leased of a cell: nothing of one that is broken, or in one that is leased as a whole."""
         ...
 
-    def fits(self, holding: Holding) -> bool:
-        """Whether this can be leased now, alone."""
+    def fits(self, *holdings: Holding) -> bool:
+        """Whether these can be leased now, together and with nothing else."""
         ...
 
 

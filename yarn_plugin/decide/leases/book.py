@@ -77,7 +77,6 @@ class Book:
         last_seen: LeasesSeen | None = None,
     ) -> None:
         self.pool, self._counter = pool, ledger.counter
-        self._before = ledger.leases
         self._is_copied = False
         self.leases: Mapping[str, Entry] = ledger.leases
         self.occupancy = Occupancy(cells, ledger.leases) if occupancy is None else occupancy

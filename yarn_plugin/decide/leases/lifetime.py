@@ -41,21 +41,16 @@ def revoke(entry: Entry, some: Collection[str], cause: Cause, at: float, grace_s
 
 def keep(entry: Entry, kept: Keep) -> Changes:
     """Change the end of a lease, and cancel its revocation."""
-    leased, said, commands = entry.leased, entry.said, list[CancelRevoke | Renew]()
-    is_cancelled = bool(leased.leaving) and not kept.is_revoked_still
-    if is_cancelled:
-        said += 1
-        commands.append(CancelRevoke(f"{entry.id}.{said}", entry.app, entry.id))
-        leased = replace(leased, until=kept.until, leaving=(), by=None)
-    else:
-        leased = replace(leased, until=kept.until)
-    if entry.is_started:
-        said += 1
-        commands.append(Renew(f"{entry.id}.{said}", entry.app, entry.id, kept.until, kept.cause))
-    entry = replace(entry, leased=leased, said=said)
-    if is_cancelled:
+    leased, commands = replace(entry.leased, until=kept.until), list[CancelRevoke | Renew]()
+    if leased.leaving and not kept.is_revoked_still:
+        entry, id = numbered(entry)
+        commands.append(CancelRevoke(id, entry.app, entry.id))
+        leased = replace(leased, leaving=(), by=None)
         entry = replace(entry, revoke=None, revoked_at=None, released=())
-    return Changes({entry.key: entry}, tuple(commands))
+    if entry.is_started:
+        entry, id = numbered(entry)
+        commands.append(Renew(id, entry.app, entry.id, kept.until, kept.cause))
+    return Changes({entry.key: replace(entry, leased=leased)}, tuple(commands))
 
 
 def reclass(entry: Entry, kind: LeaseClass, cause: Cause | None) -> Changes:

@@ -308,9 +308,9 @@ class Occupancy:
                 left[name] = min(left[name], max(capacity[name] - held.get(name, 0), 0))
         return Resources.of(left)
 
-    def fits(self, holding: Holding) -> bool:
-        """Whether this can be leased now, alone."""
-        return self.refusal_of([holding]) is None
+    def fits(self, *holdings: Holding) -> bool:
+        """Whether these can be leased now, together and with nothing else."""
+        return self.refusal_of(holdings) is None
 
     # Whether something fits. Both leave the tallies as they were.
 

@@ -232,8 +232,9 @@ class _Call:
             self._wait_for_records()
         changed_cells = self._take_cells()
         changed_claims = self._take_claims()
-        self._count_strangers()
-        moved = self._find_crowded()
+        beyond = self._beyond_leases()
+        self._count_strangers(beyond)
+        moved = self._find_crowded(beyond)
         if self._ledger.has_begun and (changed_claims or changed_cells or moved):
             self.book.happened.append(happenings.Changed(changed_claims, (*changed_cells, *moved)))
         if not self._ledger.has_begun:
@@ -248,7 +249,10 @@ class _Call:
             until = self._at + self._settings.records_s
         self._ledger = replace(self._ledger, records_until=until, records_due=until is None or self._at < until)
 
-    def _count_strangers(self) -> None:
+    def _beyond_leases(self) -> dict[str, int]:
+        return room.beyond_leases(self._in_use, self.book.occupancy.gpus_on) if self._settings.rules > 3 else {}
+
+    def _count_strangers(self, beyond: Mapping[str, int]) -> None:
         if not self._sees_strangers:
             return
         occupancy, node_used = self.book.occupancy, self._view.node_used.items()
@@ -256,7 +260,7 @@ class _Call:
         found = room.strangers(
             self._ledger.strangers,
             {node: used for node, used in cells if node is not None},
-            room.beyond_leases(self._in_use, occupancy.gpus_on),
+            beyond,
             self._listed,
             occupancy.gpus_of_all,
         )
@@ -270,10 +274,9 @@ class _Call:
         is_same = ledger.leases is self._leases_before
         return is_same and all(one.surplus <= one.gpus for one in ledger.strangers.values())
 
-    def _find_crowded(self) -> list[str]:
+    def _find_crowded(self, beyond: Mapping[str, int]) -> list[str]:
         """Note which free GPUs cannot be leased now; returns those for which that has changed."""
         before = self._ledger.crowded
-        beyond = room.beyond_leases(self._in_use, self.book.occupancy.gpus_on) if self._settings.rules > 3 else {}
         # Until YARN is read, this arbiter knows no containers of applications that another one has admitted.
         is_unread = self._settings.rules > 5 and self._ledger.records_due and self._ledger.records_until is None
         crowded = room.crowded(
@@ -474,7 +477,7 @@ class _Call:
         self._refuse(what.app, records.refused(what.leases, "policy", recorded - adopted))
         blocked = tuple([gpu for gpu in self._ledger.crowded if gpu not in adopted])
         self._ledger = replace(self._ledger, crowded=blocked)
-        if moved := self._find_crowded():
+        if moved := self._find_crowded(self._beyond_leases()):
             self.book.happened.append(happenings.Changed(cells=tuple(moved)))
 
     def _refuse(self, app: str, causes: Iterable[RecordRefused]) -> None:

@@ -112,12 +112,9 @@ class Jobs:
 
     def has_room(self, seen: Seen, kind: int, cell: str) -> bool:
         """Whether a free machine can be leased now: other containers may use its node."""
-        first, *more = self._held(seen, kind, cell)
-        if seen.rules < 6:
-            return all(seen.room.fits(one) for one in (first, *more))
-        # The vcores of a GPU's job are as free as the GPU, whichever others of its node lack room.
-        left = [(seen.room.left(one.cell)[name], amount) for one in more for name, amount in one.amounts]
-        return seen.room.fits(first) and all(amount <= there for there, amount in left)
+        held = self._held(seen, kind, cell)
+        # By earlier rules, the vcores of a GPU's job were looked at alone: they lacked room where another GPU did.
+        return seen.room.fits(*held) if seen.rules > 5 else all(map(seen.room.fits, held))
 
     def _held(self, seen: Seen, kind: int, cell: str) -> tuple[Holding, ...]:
         if kind == SLOT_KIND:
