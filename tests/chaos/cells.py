@@ -486,6 +486,7 @@ class CellsFaults(Faults):
             self.world.at(draws.uniform(8.0, until), partial(self._strike, name))
         if draws.random() < 0.6:
             self.world.at(draws.uniform(8.0, until), partial(self._strike, "lose_journal"))
+        self.world.at(until, partial(self.make_up, names=("manager_away", "bad_weather", "partition")))
 
     def _strike(self, name, at):
         if name in KINDS:

@@ -102,9 +102,9 @@ class Faults:
             self.world.at(draws.uniform(8.0, until), lambda at, name=name: self._begin(name))
         self.world.at(until, self.make_up)
 
-    def make_up(self, at):
+    def make_up(self, at, names=()):
         """Begin others for faults that found nobody whom they could happen to."""
-        names = cycle(ALWAYS)
+        names = cycle(names or ALWAYS)
         while self.count < MIN_FAULTS or len(self.kinds) < MIN_KINDS:
             self._begin(next(names))
 
